@@ -1,0 +1,588 @@
+"""Prefill of llama-3.1-8b on p150. Written by codegen, do not edit.
+
+Rebuild:   codegen build llama-3.1-8b --target p150
+Manifest:  models/llama-3.1-8b.toml
+Geometry:  f07fc66214d35478
+
+    32 layers of 4096 hidden and 14336 intermediate, 32 query and 8 key-value heads of 128, 128256 vocabulary
+    131072 tokens of context, 4096 key-value blocks of 32 tokens
+    bfloat16 weights, bfloat8_b keys and values, bfloat16 activations
+
+    variant    tokens a row    rows
+    single     128             1
+    single     256             1
+    single     512             1
+    single     1024            1
+    single     2048            1
+    batched    128             2 4 8 16 32
+    batched    256             2 4 8 16 32
+    batched    512             2 4 8 16
+    batched    1024            2 4 8
+    batched    2048            2 4
+    chunked    128             1
+    chunked    256             1
+    chunked    512             1
+    chunked    1024            1
+    chunked    2048            1
+"""
+
+from runtime.backend import ttnn
+from runtime.tables import REPLICATE, Board, Geometry, Input, Rope, Shape, Store, Weight
+
+# --- constants: geometry, precision, memory and compute -------------------------------------------------------------
+
+MODEL = "llama-3.1-8b"
+TARGET = "p150"
+
+VOCABULARY = 128256  # model.vocabulary
+HIDDEN = 4096  # model.hidden
+INTERMEDIATE = 14336  # model.intermediate
+LAYERS = 32  # model.layers
+QUERY_HEADS = 32  # model.query_heads
+KEY_VALUE_HEADS = 8  # model.key_value_heads
+HEAD_DIM = 128  # 4096 hidden / 32 query heads
+QUERY_WIDTH = 4096  # 32 query heads x 128
+QUERY_KEY_VALUE_WIDTH = 6144  # (32 query + 2 x 8 key-value heads) x 128
+ATTENTION_SCALE = 0.0883883461356163  # 128 ** -0.5, rounded to float32
+NORM_EPSILON = 1e-05  # model.norm_epsilon
+ROTARY_STYLE = "half_split"  # model.hidden, model.query_heads
+
+TILE = 32
+ROW_SLOTS = TILE  # last rows that one pass can pick: one tile of rows
+CONTEXT = 131072  # target.p150.context
+BLOCK_SIZE = 32  # target.p150.block_size
+KEY_VALUE_BLOCKS = 4096  # target.p150.key_value_blocks
+PREFILL_CHUNK = 2048  # target.p150.prefill_chunk
+ALIGNMENT = 128  # lcm(32 block, 128 attention chunk)
+
+GEOMETRY = Geometry(
+    vocabulary=128256,
+    hidden=HIDDEN,
+    intermediate=14336,
+    layers=LAYERS,
+    query_heads=32,
+    key_value_heads=8,
+    head_dim=HEAD_DIM,
+    norm_epsilon=NORM_EPSILON,
+    query_key_value_bias=False,
+    query_key_norm=False,
+    tied_embeddings=False,
+    rope=Rope(
+        kind="llama3",
+        theta=500000.0,
+        dimensions=128,
+        factor=8.0,
+        low_frequency_factor=1.0,
+        high_frequency_factor=4.0,
+        original_context=8192,
+    ),
+)
+BOARD = Board(
+    name="p150",
+    architecture="blackhole",
+    grid=(11, 10),
+    dram_banks=8,
+    dram_bank_bytes=4277141376,
+    dram_alignment=64,
+    l1_bank_bytes=1461120,
+    l1_limit=1572864,
+)
+
+ACTIVATION_DTYPE = ttnn.bfloat16  # target.p150.dtypes.activation
+WEIGHT_DTYPE = ttnn.bfloat16  # target.p150.dtypes.weights
+EMBEDDING_DTYPE = ttnn.bfloat16  # target.p150.dtypes.embedding
+HEAD_DTYPE = ttnn.bfloat8_b  # target.p150.dtypes.head
+KEY_VALUE_DTYPE = ttnn.bfloat8_b  # target.p150.dtypes.key_value
+NORM_DTYPE = ttnn.bfloat16
+ROTARY_DTYPE = ttnn.bfloat16
+DRAM = ttnn.DRAM_MEMORY_CONFIG
+TILED = ttnn.TILE_LAYOUT
+ROW_MAJOR = ttnn.ROW_MAJOR_LAYOUT
+
+NORM_COMPUTE = ttnn.WormholeComputeKernelConfig(  # norms are cheap
+    math_fidelity=ttnn.MathFidelity.HiFi4, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
+)
+ROTARY_COMPUTE = ttnn.WormholeComputeKernelConfig(  # rotations are cheap
+    math_fidelity=ttnn.MathFidelity.HiFi4, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
+)
+MATMUL_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 weights
+    math_fidelity=ttnn.MathFidelity.HiFi4, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
+)
+HEAD_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b head
+    math_fidelity=ttnn.MathFidelity.HiFi2, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
+)
+ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and values
+    math_fidelity=ttnn.MathFidelity.HiFi2, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
+)
+
+# --- tables: the closed set of passes and their programs ------------------------------------------------------------
+
+WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
+LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+
+# variant, rows, tokens a row, fill pages, read pages, rows that reach the head, body digest
+TRACES = (
+    Shape("single", 1, 128, 4, 0, "last", "05a9dc0b95f3cad1"),
+    Shape("single", 1, 256, 8, 0, "last", "f8ce253d90a4bbe6"),
+    Shape("single", 1, 512, 16, 0, "last", "e33c3fc2f9ccbb63"),
+    Shape("single", 1, 1024, 32, 0, "last", "6b4bb573ccbc6049"),
+    Shape("single", 1, 2048, 64, 0, "last", "89214d78051004c0"),
+    Shape("batched", 2, 128, 8, 0, "last", "fee8aae66c9e9905"),
+    Shape("batched", 4, 128, 16, 0, "last", "beee672ddd01ef1d"),
+    Shape("batched", 8, 128, 32, 0, "last", "1f4a69dc2e3be8be"),
+    Shape("batched", 16, 128, 64, 0, "last", "ebdd0b2c91ef85d2"),
+    Shape("batched", 32, 128, 128, 0, "last", "55c2e2589d623bd2"),
+    Shape("batched", 2, 256, 16, 0, "last", "e5042f8feff96470"),
+    Shape("batched", 4, 256, 32, 0, "last", "8e2caaab8faba26d"),
+    Shape("batched", 8, 256, 64, 0, "last", "67860b382c7fd3c7"),
+    Shape("batched", 16, 256, 128, 0, "last", "1f55c4cf2f2aa698"),
+    Shape("batched", 32, 256, 256, 0, "last", "fe3d1bf1b52eec8c"),
+    Shape("batched", 2, 512, 32, 0, "last", "8eeea5bb34d3676c"),
+    Shape("batched", 4, 512, 64, 0, "last", "bb6bab989103fd62"),
+    Shape("batched", 8, 512, 128, 0, "last", "fde1cd539035e933"),
+    Shape("batched", 16, 512, 256, 0, "last", "7eb798e07428fe00"),
+    Shape("batched", 2, 1024, 64, 0, "last", "1c94be068cbf4c60"),
+    Shape("batched", 4, 1024, 128, 0, "last", "0f9e7ab471ff56ef"),
+    Shape("batched", 8, 1024, 256, 0, "last", "b5ddd1df0d355c32"),
+    Shape("batched", 2, 2048, 128, 0, "last", "37275cf1fae572d2"),
+    Shape("batched", 4, 2048, 256, 0, "last", "5e422cf389a143b8"),
+    Shape("chunked", 1, 128, 4, 4128, "last", "92397f0e94a30bb9"),
+    Shape("chunked", 1, 256, 8, 4128, "last", "a241543ab9243ea7"),
+    Shape("chunked", 1, 512, 16, 4128, "last", "caf812de0eedc399"),
+    Shape("chunked", 1, 1024, 32, 4128, "last", "4269df0ce8781c01"),
+    Shape("chunked", 1, 2048, 64, 4128, "last", "df821e784ea83ccd"),
+)
+SAMPLING = ("logits", "argmax")
+PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
+
+
+def multicast_2d(columns, rows, inner, subblock_m, subblock_n, block_m, block_n, core_m, core_n):
+    """Rows of cores share tokens and columns of cores share output columns; all but the grid counts tiles."""
+    return ttnn.MatmulMultiCoreReuseMultiCastProgramConfig(
+        compute_with_storage_grid_size=(columns, rows),
+        in0_block_w=inner,
+        out_subblock_h=subblock_m,
+        out_subblock_w=subblock_n,
+        out_block_h=block_m,
+        out_block_w=block_n,
+        per_core_M=core_m,
+        per_core_N=core_n,
+        transpose_mcast=False,
+        fused_activation=None,
+        fuse_batch=True,
+    )
+
+
+def multicast_1d(columns, rows, inner, subblock_m, subblock_n, block_m, block_n, core_m, core_n):
+    """Every core holds all tokens and a slice of the output columns; all but the grid counts tiles."""
+    return ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig(
+        compute_with_storage_grid_size=(columns, rows),
+        in0_block_w=inner,
+        out_subblock_h=subblock_m,
+        out_subblock_w=subblock_n,
+        out_block_h=block_m,
+        out_block_w=block_n,
+        per_core_M=core_m,
+        per_core_N=core_n,
+        fuse_batch=True,
+        fused_activation=None,
+        mcast_in0=True,
+    )
+
+
+def attention_chunks(query_tokens, key_tokens):
+    """Tokens of queries and keys that one core holds at a time."""
+    return ttnn.SDPAProgramConfig(
+        compute_with_storage_grid_size=BOARD.grid,
+        q_chunk_size=query_tokens,
+        k_chunk_size=key_tokens,
+        exp_approx_mode=False,
+    )
+
+
+# (role, tiles of tokens in the pass): how the matmul is cut over the cores
+MATMULS = {
+    ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
+    ("query_key_value", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
+    ("query_key_value", 16): multicast_2d(11, 8, 8, 2, 2, 2, 2, 2, 18),
+    ("query_key_value", 32): multicast_2d(11, 8, 8, 2, 2, 4, 2, 4, 18),
+    ("query_key_value", 64): multicast_2d(11, 10, 4, 1, 3, 7, 18, 7, 18),
+    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 3, 13, 9, 13, 18),
+    ("query_key_value", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 18),
+    ("attention_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
+    ("attention_output", 8): multicast_2d(11, 8, 8, 1, 4, 1, 12, 1, 12),
+    ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
+    ("attention_output", 128): multicast_2d(11, 10, 4, 1, 4, 13, 12, 13, 12),
+    ("attention_output", 256): multicast_2d(11, 10, 4, 1, 4, 13, 12, 26, 12),
+    ("gate_up", 4): multicast_1d(11, 10, 8, 4, 1, 4, 1, 4, 5),
+    ("gate_up", 8): multicast_1d(11, 10, 8, 4, 1, 8, 1, 8, 5),
+    ("gate_up", 16): multicast_2d(11, 8, 8, 2, 2, 2, 2, 2, 42),
+    ("gate_up", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 41),
+    ("gate_up", 64): multicast_2d(11, 10, 8, 1, 4, 7, 4, 7, 44),
+    ("gate_up", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 44),
+    ("gate_up", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 42),
+    ("down", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
+    ("down", 8): multicast_2d(11, 8, 8, 1, 4, 1, 12, 1, 12),
+    ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
+    ("down", 128): multicast_2d(11, 10, 4, 1, 4, 13, 12, 13, 12),
+    ("down", 256): multicast_2d(11, 10, 4, 1, 4, 13, 12, 26, 12),
+    ("head", 1): multicast_1d(11, 10, 8, 1, 4, 1, 40, 1, 40),
+}
+
+# (variant, rows, tokens a row): how attention is cut
+ATTENTION = {
+    ("single", 1, 128): attention_chunks(64, 128),
+    ("single", 1, 256): attention_chunks(128, 256),
+    ("single", 1, 512): attention_chunks(256, 256),
+    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 2048): attention_chunks(128, 256),
+    ("batched", 2, 128): attention_chunks(128, 128),
+    ("batched", 4, 128): attention_chunks(64, 128),
+    ("batched", 8, 128): attention_chunks(128, 128),
+    ("batched", 16, 128): attention_chunks(128, 128),
+    ("batched", 32, 128): attention_chunks(128, 128),
+    ("batched", 2, 256): attention_chunks(256, 256),
+    ("batched", 4, 256): attention_chunks(128, 256),
+    ("batched", 8, 256): attention_chunks(128, 256),
+    ("batched", 16, 256): attention_chunks(256, 256),
+    ("batched", 32, 256): attention_chunks(256, 256),
+    ("batched", 2, 512): attention_chunks(128, 256),
+    ("batched", 4, 512): attention_chunks(128, 256),
+    ("batched", 8, 512): attention_chunks(256, 256),
+    ("batched", 16, 512): attention_chunks(256, 256),
+    ("batched", 2, 1024): attention_chunks(128, 256),
+    ("batched", 4, 1024): attention_chunks(256, 256),
+    ("batched", 8, 1024): attention_chunks(256, 256),
+    ("batched", 2, 2048): attention_chunks(256, 256),
+    ("batched", 4, 2048): attention_chunks(256, 256),
+    ("chunked", 1, 128): attention_chunks(64, 128),
+    ("chunked", 1, 256): attention_chunks(128, 128),
+    ("chunked", 1, 512): attention_chunks(64, 128),
+    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 2048): attention_chunks(128, 128),
+}
+
+# --- weights and stores: every long-lived device tensor -------------------------------------------------------------
+
+HIDDEN_NORM = (1, 1, HIDDEN // TILE, TILE)  # the row-major form that rms_norm takes: rows of one tile's width
+
+WEIGHTS = (
+    Weight(
+        "embedding", ("model.embed_tokens.weight",), "rows", (VOCABULARY, HIDDEN), EMBEDDING_DTYPE, ROW_MAJOR, REPLICATE
+    ),
+    Weight("rotary_cos", (), "rotary_cos", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
+    Weight("rotary_sin", (), "rotary_sin", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
+    Weight("final_norm", ("model.norm.weight",), "norm", HIDDEN_NORM, NORM_DTYPE, ROW_MAJOR, REPLICATE),
+    Weight("head", ("lm_head.weight",), "projection", (HIDDEN, VOCABULARY), HEAD_DTYPE, TILED, REPLICATE),
+)
+LAYER_WEIGHTS = (
+    Weight(
+        "attention_norm",
+        ("model.layers.{layer}.input_layernorm.weight",),
+        "norm",
+        HIDDEN_NORM,
+        NORM_DTYPE,
+        ROW_MAJOR,
+        REPLICATE,
+    ),
+    Weight(
+        "query_key_value",
+        (
+            "model.layers.{layer}.self_attn.q_proj.weight",
+            "model.layers.{layer}.self_attn.k_proj.weight",
+            "model.layers.{layer}.self_attn.v_proj.weight",
+        ),
+        "projection",
+        (HIDDEN, QUERY_KEY_VALUE_WIDTH),
+        WEIGHT_DTYPE,
+        TILED,
+        REPLICATE,
+    ),
+    Weight(
+        "attention_output",
+        ("model.layers.{layer}.self_attn.o_proj.weight",),
+        "projection",
+        (QUERY_WIDTH, HIDDEN),
+        WEIGHT_DTYPE,
+        TILED,
+        REPLICATE,
+    ),
+    Weight(
+        "mlp_norm",
+        ("model.layers.{layer}.post_attention_layernorm.weight",),
+        "norm",
+        HIDDEN_NORM,
+        NORM_DTYPE,
+        ROW_MAJOR,
+        REPLICATE,
+    ),
+    Weight(
+        "gate",
+        ("model.layers.{layer}.mlp.gate_proj.weight",),
+        "projection",
+        (HIDDEN, INTERMEDIATE),
+        WEIGHT_DTYPE,
+        TILED,
+        REPLICATE,
+    ),
+    Weight(
+        "up",
+        ("model.layers.{layer}.mlp.up_proj.weight",),
+        "projection",
+        (HIDDEN, INTERMEDIATE),
+        WEIGHT_DTYPE,
+        TILED,
+        REPLICATE,
+    ),
+    Weight(
+        "down",
+        ("model.layers.{layer}.mlp.down_proj.weight",),
+        "projection",
+        (INTERMEDIATE, HIDDEN),
+        WEIGHT_DTYPE,
+        TILED,
+        REPLICATE,
+    ),
+)
+
+BLOCKS = (KEY_VALUE_BLOCKS, KEY_VALUE_HEADS, BLOCK_SIZE, HEAD_DIM)
+STORES = (
+    Store("keys", LAYERS, BLOCKS, KEY_VALUE_DTYPE, TILED, REPLICATE),
+    Store("values", LAYERS, BLOCKS, KEY_VALUE_DTYPE, TILED, REPLICATE),
+)
+
+# --- inputs: the host values of a pass and when a replay copies them again ------------------------------------------
+
+
+def packed_inputs(shape):
+    """Rows lie back to back in one sequence: tokens, their positions, the blocks to fill, the rows that reach the head."""
+    packed = shape.rows * shape.tokens
+    return (
+        Input("tokens", (1, packed), ttnn.uint32, "always"),
+        Input("positions", (1, packed), ttnn.uint32, "always"),
+        Input("fill_table", (1, shape.fill_pages), ttnn.int32, "always"),
+        Input("last_rows", (1, ROW_SLOTS), ttnn.uint32, "changed"),
+    )
+
+
+def batched_inputs(shape):
+    """A wave also states where each padded row begins and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+
+
+def chunked_inputs(shape):
+    """A chunk also reads the blocks of its row from the first one on, and states the position that it starts at."""
+    return (
+        *packed_inputs(shape),
+        Input("read_table", (1, shape.read_pages), ttnn.int32, "always"),
+        Input("start", (1,), ttnn.int32, "always"),
+    )
+
+
+INPUTS = {"single": packed_inputs, "batched": batched_inputs, "chunked": chunked_inputs}
+
+# --- body: one pass -------------------------------------------------------------------------------------------------
+
+
+def embed(tokens, weights):
+    """Token ids [1, tokens] -> hidden [1, 1, tokens, HIDDEN]."""
+    hidden = ttnn.embedding(tokens, weights.embedding, layout=TILED, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
+    return ttnn.unsqueeze_to_4D(hidden)
+
+
+def rotary(positions, weights):
+    """Positions [1, tokens] -> their rows of the cosine and sine tables, each [1, 1, tokens, HEAD_DIM]."""
+    cos = ttnn.embedding(positions, weights.rotary_cos, layout=TILED, dtype=ROTARY_DTYPE, memory_config=DRAM)
+    sin = ttnn.embedding(positions, weights.rotary_sin, layout=TILED, dtype=ROTARY_DTYPE, memory_config=DRAM)
+    return ttnn.unsqueeze_to_4D(cos), ttnn.unsqueeze_to_4D(sin)
+
+
+def rotate_halves(heads, cos, sin):
+    """Turn the first half of each head against the second, as published weights are laid out."""
+    return ttnn.experimental.rotary_embedding_hf(
+        heads, cos, sin, is_decode_mode=False, memory_config=DRAM, compute_kernel_config=ROTARY_COMPUTE
+    )
+
+
+def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
+    """One row over its own keys and values, which are all in the pass: [1, 1, tokens, QUERY_WIDTH]."""
+    return ttnn.transformer.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        is_causal=True,
+        scale=ATTENTION_SCALE,
+        output_concat_heads=True,
+        memory_config=DRAM,
+        program_config=ATTENTION["single", shape.rows, shape.tokens],
+        compute_kernel_config=ATTENTION_COMPUTE,
+    )
+
+
+def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+    """A wave of rows packed back to back; the bounds keep each row to itself."""
+    return ttnn.transformer.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        is_causal=True,
+        cu_window_seqlens=inputs.row_bounds,
+        scale=ATTENTION_SCALE,
+        output_concat_heads=True,
+        memory_config=DRAM,
+        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        compute_kernel_config=ATTENTION_COMPUTE,
+    )
+
+
+def attend_chunked(query, key, value, key_cache, value_cache, inputs, shape):
+    """A chunk over everything that its row has in the cache, the chunk itself included."""
+    attended = ttnn.transformer.chunked_scaled_dot_product_attention(
+        query,
+        key_cache,
+        value_cache,
+        inputs.read_table,
+        chunk_start_idx_tensor=inputs.start,
+        scale=ATTENTION_SCALE,
+        memory_config=DRAM,
+        program_config=ATTENTION["chunked", shape.rows, shape.tokens],
+        compute_kernel_config=ATTENTION_COMPUTE,
+    )
+    return ttnn.experimental.nlp_concat_heads(attended, memory_config=DRAM)
+
+
+ATTEND = {"single": attend_single, "batched": attend_batched, "chunked": attend_chunked}
+
+
+def attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape):
+    """Self-attention of one layer over hidden [1, 1, tokens, HIDDEN]; the keys and values of the pass go to the caches."""
+    token_tiles = shape.rows * shape.tokens // TILE
+    normed = ttnn.rms_norm(
+        hidden,
+        epsilon=NORM_EPSILON,
+        weight=layer.attention_norm,
+        memory_config=DRAM,
+        compute_kernel_config=NORM_COMPUTE,
+    )
+    query_key_value = ttnn.linear(
+        normed,
+        layer.query_key_value,
+        dtype=ACTIVATION_DTYPE,
+        memory_config=DRAM,
+        program_config=MATMULS["query_key_value", token_tiles],
+        compute_kernel_config=MATMUL_COMPUTE,
+    )
+    ttnn.deallocate(normed)
+    query, key, value = ttnn.experimental.nlp_create_qkv_heads(
+        query_key_value,
+        num_heads=QUERY_HEADS,
+        num_kv_heads=KEY_VALUE_HEADS,
+        transpose_k_heads=False,
+        memory_config=DRAM,
+    )
+    ttnn.deallocate(query_key_value)
+    query = rotate_halves(query, cos, sin)
+    key = rotate_halves(key, cos, sin)
+    key = ttnn.typecast(key, KEY_VALUE_DTYPE, memory_config=DRAM)
+    value = ttnn.typecast(value, KEY_VALUE_DTYPE, memory_config=DRAM)
+    ttnn.experimental.paged_fill_cache(key_cache, key, inputs.fill_table, batch_idx=0)
+    ttnn.experimental.paged_fill_cache(value_cache, value, inputs.fill_table, batch_idx=0)
+    attended = ATTEND[shape.variant](query, key, value, key_cache, value_cache, inputs, shape)
+    ttnn.deallocate(query)
+    ttnn.deallocate(key)
+    ttnn.deallocate(value)
+    return ttnn.linear(
+        attended,
+        layer.attention_output,
+        dtype=ACTIVATION_DTYPE,
+        memory_config=DRAM,
+        program_config=MATMULS["attention_output", token_tiles],
+        compute_kernel_config=MATMUL_COMPUTE,
+    )
+
+
+def mlp(hidden, layer, shape):
+    """Gated feed-forward of one layer over hidden [1, 1, tokens, HIDDEN]: down(silu(gate(x)) * up(x))."""
+    token_tiles = shape.rows * shape.tokens // TILE
+    normed = ttnn.rms_norm(
+        hidden, epsilon=NORM_EPSILON, weight=layer.mlp_norm, memory_config=DRAM, compute_kernel_config=NORM_COMPUTE
+    )
+    gate = ttnn.linear(
+        normed,
+        layer.gate,
+        dtype=ACTIVATION_DTYPE,
+        memory_config=DRAM,
+        program_config=MATMULS["gate_up", token_tiles],
+        compute_kernel_config=MATMUL_COMPUTE,
+    )
+    up = ttnn.linear(
+        normed,
+        layer.up,
+        dtype=ACTIVATION_DTYPE,
+        memory_config=DRAM,
+        program_config=MATMULS["gate_up", token_tiles],
+        compute_kernel_config=MATMUL_COMPUTE,
+    )
+    ttnn.deallocate(normed)
+    gated = ttnn.mul(
+        gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU], dtype=ACTIVATION_DTYPE, memory_config=DRAM
+    )
+    ttnn.deallocate(gate)
+    ttnn.deallocate(up)
+    return ttnn.linear(
+        gated,
+        layer.down,
+        dtype=ACTIVATION_DTYPE,
+        memory_config=DRAM,
+        program_config=MATMULS["down", token_tiles],
+        compute_kernel_config=MATMUL_COMPUTE,
+    )
+
+
+def layers(hidden, cos, sin, inputs, weights, stores, shape):
+    """All decoder layers over hidden [1, 1, tokens, HIDDEN]; each writes the keys and values of the pass to its store."""
+    for layer, key_cache, value_cache in zip(weights.layers, stores.keys, stores.values):
+        attended = attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape)
+        hidden = ttnn.add(hidden, attended, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
+        ttnn.deallocate(attended)
+        fed = mlp(hidden, layer, shape)
+        hidden = ttnn.add(hidden, fed, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
+        ttnn.deallocate(fed)
+    return hidden
+
+
+def body(inputs, weights, stores, shape):
+    """One pass up to the last layer: what a trace of `shape` records."""
+    hidden = embed(inputs.tokens, weights)
+    cos, sin = rotary(inputs.positions, weights)
+    return layers(hidden, cos, sin, inputs, weights, stores, shape)
+
+
+def logits(hidden, last_rows, weights):
+    """The picked rows of hidden [1, 1, tokens, HIDDEN] -> logits [1, 1, ROW_SLOTS, VOCABULARY]; no other row is normed."""
+    rows = ttnn.embedding(last_rows, hidden, layout=TILED, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
+    normed = ttnn.rms_norm(
+        ttnn.unsqueeze_to_4D(rows),
+        epsilon=NORM_EPSILON,
+        weight=weights.final_norm,
+        memory_config=DRAM,
+        compute_kernel_config=NORM_COMPUTE,
+    )
+    return ttnn.linear(
+        normed,
+        weights.head,
+        dtype=ACTIVATION_DTYPE,
+        memory_config=DRAM,
+        program_config=MATMULS["head", 1],
+        compute_kernel_config=HEAD_COMPUTE,
+    )
+
+
+def argmax(scores):
+    """Logits -> the likeliest token of each picked row [1, 1, ROW_SLOTS]; on row-major rows every core searches."""
+    rows = ttnn.to_layout(scores, ROW_MAJOR, memory_config=DRAM)
+    return ttnn.argmax(rows, dim=-1, memory_config=DRAM)

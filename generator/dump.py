@@ -1,0 +1,26 @@
+"""Write what each stage of the pipeline made, numbered in the order they run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from generator.pipeline import Emitted
+from generator.render import attention_table, matmul_table
+
+
+def dump(folder: Path, emitted: Emitted) -> None:
+    """Stages of one module below `folder`/model/target; later stages are Python source, earlier ones JSON."""
+    resolved, shapes = emitted.resolved, emitted.shapes
+    programs = {
+        "matmuls": [[role, tiles, vars(choice)] for role, tiles, choice in matmul_table(resolved, shapes)],
+        "attention": [[vars(shape), vars(choice)] for shape, choice in attention_table(resolved, shapes)],
+    }
+    data = {"resolved": resolved.to_json(), "shapes": [vars(shape) for shape in shapes], "programs": programs}
+    stages = [(f"{name}.json", json.dumps(value, indent=1) + "\n") for name, value in data.items()]
+    stages += [(f"{name}.py", text) for name, text in emitted.stages.items()]
+    stages.append(("formatted.py", emitted.text))
+    place = folder / resolved.module / resolved.target
+    place.mkdir(parents=True, exist_ok=True)
+    for number, (name, text) in enumerate(stages, 1):
+        (place / f"{number}-{name}").write_text(text, encoding="utf-8")

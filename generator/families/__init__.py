@@ -1,0 +1,8 @@
+"""The families that can be built. A new one is a file here and its name below."""
+
+from __future__ import annotations
+
+from generator.families import llama, mistral, qwen2, qwen3
+from generator.families.family import Family
+
+FAMILIES: dict[str, Family] = {one.FAMILY.name: one.FAMILY for one in (llama, mistral, qwen2, qwen3)}

@@ -1,0 +1,17 @@
+"""What one family of models differs in from another, as far as prefill goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Family:
+    """All families here are dense decoders: root-mean-square norms before attention and feed-forward, rotary embedding,
+    grouped query heads, full causal attention, a gated feed-forward with silu, and a head that may share the embedding.
+    """
+
+    name: str
+    query_key_value_bias: bool  # biases on the query, key and value projections, none on the output projection
+    query_key_norm: bool  # a norm over each query and key head, before the rotary embedding
+    rope_kinds: tuple[str, ...]

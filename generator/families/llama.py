@@ -1,0 +1,7 @@
+"""Llama 3.x and models of the same form (SmolLM2, distillations)."""
+
+from __future__ import annotations
+
+from generator.families.family import Family
+
+FAMILY = Family(name="llama", query_key_value_bias=False, query_key_norm=False, rope_kinds=("default", "llama3"))

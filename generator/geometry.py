@@ -1,0 +1,308 @@
+"""Resolution of a manifest against a target: numbers only, nothing left to decide."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from generator import memory, rules
+from generator.errors import ManifestError, shown
+from generator.families import FAMILIES
+from generator.manifest import Manifest, Model, ModelFile, TargetTable, module_name
+from generator.memory import Memory
+from generator.rules import Problem
+from generator.targets import Board
+from generator.tiles import TILE
+
+REPLICATE = "replicate"
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary embedding; the last four numbers belong to kind "llama3" alone and are neutral otherwise."""
+
+    kind: str
+    theta: float
+    dimensions: int
+    factor: float
+    low_frequency_factor: float
+    high_frequency_factor: float
+    original_context: int
+
+
+@dataclass(frozen=True)
+class Dtypes:
+    """Storage dtypes by role, by their ttnn names. `weights` are the projections of the layers."""
+
+    weights: str
+    embedding: str
+    head: str
+    key_value: str
+    activation: str
+
+
+@dataclass(frozen=True)
+class PackagedWeights:
+    """An installed package that carries the checkpoint: distribution name and the file inside the environment."""
+
+    package: str
+    file: str
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """One model on one target: every number that the back half of the generator reads. Tokens, elements or bytes as named.
+
+    Fields beginning with `device_` are the share of one device. `derivations` says in words how a number that stands in no file
+    came about, by field name; `keys` names the manifest key (or keys, separated by ", ") that a field came from.
+    """
+
+    name: str
+    module: str  # folder and import name
+    family: str
+    source: str
+    target: str
+    board: Board
+    placement: str
+    packaged_weights: PackagedWeights | None
+
+    vocabulary: int
+    hidden: int
+    intermediate: int
+    layers: int
+    query_heads: int
+    key_value_heads: int
+    head_dim: int
+    maximum_context: int
+    norm_epsilon: float
+    activation: str
+    tied_embeddings: bool
+    rope: Rope
+
+    query_key_value_bias: bool
+    query_key_norm: bool
+    rotary_style: str  # "half_split" or "interleaved"
+
+    devices: int
+    device_query_heads: int
+    device_key_value_heads: int
+    device_query_width: int
+    device_key_value_width: int
+    device_query_key_value_width: int
+    device_intermediate: int
+    device_vocabulary: int
+    attention_scale: float  # exactly a float32
+
+    dtypes: Dtypes
+    context: int
+    block_size: int
+    context_blocks: int
+    key_value_blocks: int
+    attention_chunk: int
+    alignment: int
+    lengths: tuple[int, ...]
+    waves: tuple[int, ...]
+    wave_tokens: int
+    prefill_chunk: int
+
+    derivations: Mapping[str, str]
+    keys: Mapping[str, str]
+    memory: Memory = memory.UNMEASURED
+    digest: str = ""  # 16 hexadecimal digits over the numbers that shape the emitted module
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dictionaries, lists, strings and numbers."""
+        return _plain(self)
+
+
+NOT_IN_DIGEST = ("source", "packaged_weights", "derivations", "keys", "memory", "digest")
+
+
+def resolve(file: ModelFile, board: Board) -> Resolved:
+    """A manifest on a board. Raises ManifestError for a board that the manifest has no table for, a wave over the board's limit,
+    and a model that does not fit its DRAM.
+    """
+    manifest = file.manifest
+    if board.name not in manifest.target:
+        tables = ", ".join(f"[target.{name}]" for name in manifest.target)
+        raise file.refusal(Problem(("target", board.name), "", "is missing", f"the manifest has {tables}"))
+    table = manifest.target[board.name]
+    for index, wave in enumerate(table.waves):
+        if wave > board.maximum_wave:
+            rule = f"is over the {board.maximum_wave} rows that {board.name} takes"
+            key = ("target", board.name, "waves", index)
+            raise file.refusal(Problem(key, str(wave), rule, f"nearest legal value {board.maximum_wave}"))
+    bare = _numbers(manifest, table, board)
+    resolved = replace(bare, memory=memory.report(bare), digest=_digest(bare))
+    if not resolved.memory.fits:
+        raise _does_not_fit(file, resolved)
+    return resolved
+
+
+def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
+    model, family = manifest.model, FAMILIES[manifest.family]
+    head_dim = model.head_dim or model.hidden // model.query_heads
+    devices = board.mesh[0] * board.mesh[1]
+    query_heads, key_value_heads = model.query_heads // devices, model.key_value_heads // devices
+    scale, derived_scale = _attention_scale(head_dim)
+    return Resolved(
+        name=manifest.name,
+        module=module_name(manifest.name),
+        family=manifest.family,
+        source=manifest.source,
+        target=board.name,
+        board=board,
+        placement=REPLICATE,
+        packaged_weights=PackagedWeights(**dict(manifest.weights)) if manifest.weights else None,
+        **{name: getattr(model, name) for name in COPIED_FROM_MODEL},
+        head_dim=head_dim,
+        rope=_rope(model, head_dim),
+        query_key_value_bias=family.query_key_value_bias,
+        query_key_norm=family.query_key_norm,
+        rotary_style="half_split" if head_dim == 32 or head_dim % 64 == 0 else "interleaved",
+        devices=devices,
+        device_query_heads=query_heads,
+        device_key_value_heads=key_value_heads,
+        device_query_width=query_heads * head_dim,
+        device_key_value_width=key_value_heads * head_dim,
+        device_query_key_value_width=(query_heads + 2 * key_value_heads) * head_dim,
+        device_intermediate=model.intermediate // devices,
+        device_vocabulary=model.vocabulary // devices,
+        attention_scale=scale,
+        dtypes=Dtypes(**dict(table.dtypes)),
+        **{name: getattr(table, name) for name in COPIED_FROM_TARGET},
+        context_blocks=table.context // table.block_size,
+        alignment=rules.alignment(table),
+        derivations={
+            "head_dim": "model.head_dim" if model.head_dim else f"{model.hidden} hidden / {model.query_heads} query heads",
+            "device_query_width": f"{query_heads} query heads x {head_dim}",
+            "device_key_value_width": f"{key_value_heads} key-value heads x {head_dim}",
+            "device_query_key_value_width": f"({query_heads} query + 2 x {key_value_heads} key-value heads) x {head_dim}",
+            "attention_scale": derived_scale,
+            "context_blocks": f"{table.context} context / {table.block_size} block",
+            "alignment": f"lcm({table.block_size} block, {table.attention_chunk} attention chunk)",
+        },
+        keys=_keys(board.name, model),
+    )
+
+
+COPIED_FROM_MODEL = (
+    "vocabulary",
+    "hidden",
+    "intermediate",
+    "layers",
+    "query_heads",
+    "key_value_heads",
+    "maximum_context",
+    "norm_epsilon",
+    "activation",
+    "tied_embeddings",
+)
+COPIED_FROM_TARGET = (
+    "context",
+    "block_size",
+    "key_value_blocks",
+    "attention_chunk",
+    "lengths",
+    "waves",
+    "wave_tokens",
+    "prefill_chunk",
+)
+
+
+def _rope(model: Model, head_dim: int) -> Rope:
+    rope = model.rope
+    return Rope(
+        kind=rope.kind,
+        theta=rope.theta,
+        dimensions=head_dim,
+        factor=1.0 if rope.factor is None else rope.factor,
+        low_frequency_factor=1.0 if rope.low_frequency_factor is None else rope.low_frequency_factor,
+        high_frequency_factor=1.0 if rope.high_frequency_factor is None else rope.high_frequency_factor,
+        original_context=0 if rope.original_context is None else rope.original_context,
+    )
+
+
+def _attention_scale(head_dim: int) -> tuple[float, str]:
+    """head_dim ** -0.5 rounded to float32, which is all that the chunked attention operation accepts."""
+    exact = head_dim**-0.5
+    (scale,) = struct.unpack("f", struct.pack("f", exact))
+    return scale, f"{head_dim} ** -0.5, {'exact in' if scale == exact else 'rounded to'} float32"
+
+
+def _keys(target: str, model: Model) -> dict[str, str]:
+    table = f"target.{target}"
+    head_dim = "model.head_dim" if model.head_dim else "model.hidden, model.query_heads"
+    heads = f"model.query_heads, model.key_value_heads, {head_dim}"
+    keys = {name: name for name in ("name", "family", "source")}
+    keys |= {name: f"model.{name}" for name in COPIED_FROM_MODEL}
+    keys |= {name: f"{table}.{name}" for name in COPIED_FROM_TARGET}
+    keys |= {f"dtypes.{one.name}": f"{table}.dtypes.{one.name}" for one in fields(Dtypes)}
+    keys |= {f"rope.{name}": f"model.rope.{name}" for name in ("kind", "theta", *rules.LLAMA3_KEYS)}
+    return keys | {
+        "module": "name",
+        "target": table,
+        "packaged_weights": "weights",
+        "rope": "model.rope",
+        "dtypes": f"{table}.dtypes",
+        "head_dim": head_dim,
+        "query_key_value_bias": "family",
+        "query_key_norm": "family",
+        "rotary_style": head_dim,
+        "attention_scale": head_dim,
+        "device_query_heads": "model.query_heads",
+        "device_key_value_heads": "model.key_value_heads",
+        "device_query_width": ", ".join(dict.fromkeys(f"model.query_heads, {head_dim}".split(", "))),
+        "device_key_value_width": f"model.key_value_heads, {head_dim}",
+        "device_query_key_value_width": ", ".join(dict.fromkeys(heads.split(", "))),
+        "device_intermediate": "model.intermediate",
+        "device_vocabulary": "model.vocabulary",
+        "context_blocks": f"{table}.context, {table}.block_size",
+        "alignment": f"{table}.block_size, {table}.attention_chunk",
+    }
+
+
+def _digest(resolved: Resolved) -> str:
+    """Over the numbers that shape the emitted code: not where they were read, nor the rates of the board."""
+    numbers = {key: value for key, value in resolved.to_json().items() if key not in NOT_IN_DIGEST}
+    numbers["board"] = {key: value for key, value in numbers["board"].items() if key != "rates"}
+    canonical = json.dumps(numbers, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]
+
+
+def _does_not_fit(file: ModelFile, resolved: Resolved) -> ManifestError:
+    """All the numbers, and the largest cache that would fit."""
+    used, key = resolved.memory, ("target", resolved.target, "key_value_blocks")
+    parts = (
+        ("weights", used.weights),
+        ("rotary tables", used.rotary_tables),
+        ("key-value blocks", used.key_value),
+        (f"activations of {used.largest_pass} tokens", used.activation_peak),
+        ("trace region", used.trace_region),
+    )
+    listed = " + ".join(f"{size / GIB:.3f} {name}" for name, size in parts)
+    rule = f"does not fit: {listed} = {used.total / GIB:.3f} GiB of {used.capacity / GIB:.3f} GiB DRAM on {resolved.target}"
+    blocks = memory.most_key_value_blocks(resolved, used.capacity - (used.total - used.key_value))
+    tokens = blocks * resolved.block_size
+    if blocks >= resolved.context_blocks:
+        hint = f"nearest legal value {blocks}"
+    elif tokens >= resolved.prefill_chunk:
+        hint = f"nearest legal context {tokens} with key_value_blocks {blocks}"
+    else:
+        hint = "no key_value_blocks fits: choose smaller dtypes, a smaller wave_tokens or a larger board"
+    return file.refusal(Problem(key, shown(resolved.key_value_blocks), rule, hint))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,28 @@
+"""What surrounds the layers: embedding, rotary tables, final norm and head."""
+
+from __future__ import annotations
+
+from generator.geometry import Resolved
+from generator.kinds.rows import MatmulRole, WeightRow, norm
+
+
+def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
+    """Weights outside the layers; a tied head is a second tensor, since the two are read in different layouts."""
+    suffix = "" if resolved.rotary_style == "half_split" else "_interleaved"
+    head_source = "model.embed_tokens.weight" if resolved.tied_embeddings else "lm_head.weight"
+    rows = [
+        WeightRow(
+            "embedding", ("model.embed_tokens.weight",), "rows", "(VOCABULARY, HIDDEN)", "EMBEDDING_DTYPE", "ROW_MAJOR"
+        ),
+        WeightRow("rotary_cos", (), f"rotary_cos{suffix}", "(CONTEXT, HEAD_DIM)", "ROTARY_DTYPE", "ROW_MAJOR"),
+        WeightRow("rotary_sin", (), f"rotary_sin{suffix}", "(CONTEXT, HEAD_DIM)", "ROTARY_DTYPE", "ROW_MAJOR"),
+        norm("final_norm", "model.norm.weight"),
+        WeightRow("head", (head_source,), "projection", "(HIDDEN, VOCABULARY)", "HEAD_DTYPE"),
+    ]
+    if resolved.rotary_style == "interleaved":
+        rows.append(WeightRow("rotary_transformation", (), "rotary_transformation", "(1, 1, TILE, TILE)", "ROTARY_DTYPE"))
+    return tuple(rows)
+
+
+def head(resolved: Resolved) -> MatmulRole:
+    return MatmulRole("head", resolved.hidden, resolved.device_vocabulary, resolved.dtypes.head)

@@ -1,0 +1,57 @@
+"""What `codegen list` and `codegen show` print."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from generator import catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from generator.geometry import Resolved
+    from generator.shapes import PassShape
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+GIB = 2**30
+
+
+def rows(manifests: Path) -> list[dict[str, str]]:
+    """Name, family and targets of every manifest, read without checking it; a broken one says so in its family column."""
+    table = []
+    for name in catalog.names(manifests):
+        try:
+            data = tomllib.loads(catalog.read(catalog.find(manifests, catalog.MODELS, name)))
+            family, targets = str(data["family"]), " ".join(data["target"])
+        except (ValueError, KeyError, TypeError):
+            family, targets = "(broken: codegen show says why)", ""
+        table.append({"name": name, "family": family, "targets": targets})
+    return table
+
+
+def describe(resolved: Resolved, shapes: Sequence[PassShape]) -> str:
+    """One resolved model in words: numbers with where they came from, memory, and the closed set of passes."""
+    lines = [f"{resolved.name} on {resolved.target} (geometry {resolved.digest})", ""]
+    for field, key in resolved.keys.items():
+        value = resolved
+        for part in field.split("."):
+            value = getattr(value, part, None)
+        if isinstance(value, (int, float, str, tuple)):
+            reason = resolved.derivations.get(field, key)
+            lines.append(f"  {field:<30} {value!s:<28} {reason}")
+    memory = resolved.memory
+    lines += ["", "  memory of one device, GiB"]
+    for name in ("weights", "rotary_tables", "key_value", "activation_peak", "trace_region", "total", "capacity"):
+        lines.append(f"  {name:<30} {getattr(memory, name) / GIB:10.3f}")
+    lines += ["", "  variant     rows  tokens  fill pages  read pages  digest"]
+    for shape in shapes:
+        lines.append(
+            f"  {shape.variant:<10} {shape.rows:>5} {shape.tokens:>7} {shape.fill_pages:>11} {shape.read_pages:>11}  {shape.digest}"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,68 @@
+"""Fold branches whose condition is a literal, so that no choice made at build time is left to run time."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+
+def _literal(node: cst.BaseExpression) -> bool | None:
+    """The truth of a condition made of True, False, not, and, or; None where it is not known."""
+    if isinstance(node, cst.Name) and node.value in ("True", "False"):
+        return node.value == "True"
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+        operand = _literal(node.expression)
+        return None if operand is None else not operand
+    if isinstance(node, cst.BooleanOperation):
+        sides = (_literal(node.left), _literal(node.right))
+        decisive = isinstance(node.operator, cst.Or)
+        if decisive in sides:
+            return decisive
+        return None if None in sides else not decisive
+    return None
+
+
+def _body(node: cst.If, branch: cst.BaseSuite) -> cst.FlattenSentinel | cst.RemovalSentinel:
+    """The statements of the branch taken, the first of them after whatever comments stood before the branch."""
+    statements = [s for s in branch.body if not _is_pass(s)]
+    if not statements:
+        return cst.RemoveFromParent()
+    first = statements[0]
+    statements[0] = first.with_changes(leading_lines=[*node.leading_lines, *first.leading_lines])
+    return cst.FlattenSentinel(statements)
+
+
+def _is_pass(statement: cst.BaseStatement) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], cst.Pass)
+
+
+class _Fold(cst.CSTTransformer):
+    def leave_If(self, original_node: cst.If, updated_node: cst.If):  # noqa: N802 (libcst's names)
+        truth = _literal(updated_node.test)
+        if truth is None:
+            return updated_node
+        if truth:
+            return _body(updated_node, updated_node.body)
+        orelse = updated_node.orelse
+        if orelse is None:
+            return cst.RemoveFromParent()
+        if isinstance(orelse, cst.If):
+            return orelse.with_changes(leading_lines=updated_node.leading_lines)
+        return _body(updated_node, orelse.body)
+
+    def leave_IfExp(self, original_node: cst.IfExp, updated_node: cst.IfExp):  # noqa: N802
+        truth = _literal(updated_node.test)
+        if truth is None:
+            return updated_node
+        return updated_node.body if truth else updated_node.orelse
+
+    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg):  # noqa: N802
+        """A keyword that folded to None is an option this module does not use."""
+        folded = isinstance(original_node.value, cst.IfExp) and isinstance(updated_node.value, cst.Name)
+        if folded and updated_node.keyword is not None and updated_node.value.value == "None":
+            return cst.RemoveFromParent()
+        return updated_node
+
+
+def fold_constants(module: cst.Module) -> cst.Module:
+    """Take the known branch of every `if` on a literal; a keyword argument that folds to None goes away altogether."""
+    return module.visit(_Fold())

@@ -1,0 +1,134 @@
+"""Fill the templates with the numbers of one resolved model: the last stage that knows a model, the first that makes code."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import jinja2
+
+from generator import kinds, programs
+from generator.geometry import Resolved
+from generator.shapes import SAMPLING, PassShape
+from generator.source_map import mark
+
+AFTER_LAYER: tuple[str, ...] = ()  # statements after each layer's output: capture, steering, deepstack
+
+
+class _MarkedLoader(jinja2.BaseLoader):
+    """Templates from one folder, each line marked with where it stands."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get_source(self, environment: jinja2.Environment, template: str):
+        path = self.folder / template
+        if not path.is_file():
+            raise jinja2.TemplateNotFound(template)
+        return mark(template, path.read_text(encoding="utf-8")), str(path), lambda: True
+
+
+@cache
+def environment(folder: Path) -> jinja2.Environment:
+    """Undefined names are errors; nothing is escaped, since every value is a number, a checked name or a literal."""
+    built = jinja2.Environment(
+        loader=_MarkedLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    built.filters["literal"] = repr
+    return built
+
+
+def lookup(resolved: Resolved, field: str) -> str | None:
+    """The manifest key that a field came from, or None for a derived one; `field` may be dotted."""
+    return resolved.keys.get(field)
+
+
+def because(resolved: Resolved, field: str) -> str:
+    """The comment behind a constant: how it was derived, or the manifest key that states it."""
+    return resolved.derivations.get(field) or resolved.keys[field]
+
+
+def matmul_table(resolved: Resolved, shapes: tuple[PassShape, ...]) -> list[tuple[str, int, programs.Matmul]]:
+    """One row for each matmul role and number of token tiles that a pass can have, then the head's."""
+    board, output = resolved.board, resolved.dtypes.activation
+    table = []
+    every_size = sorted({shape.token_tiles for shape in shapes})
+    for role, sizes in [(r, every_size) for r in kinds.layer_matmuls(resolved)] + [(kinds.head_matmul(resolved), [1])]:
+        for token_tiles in sizes:
+            choice = programs.choose_matmul(
+                token_tiles,
+                programs.tiles(role.inner),
+                programs.tiles(role.output),
+                board.grid,
+                board.l1_bank_bytes,
+                role.weight_dtype,
+                output,
+                role.bias_dtype,
+            )
+            table.append((role.name, token_tiles, choice))
+    return table
+
+
+def attention_table(resolved: Resolved, shapes: tuple[PassShape, ...]) -> list[tuple[PassShape, programs.Attention]]:
+    """How attention is cut in each pass; chunked passes also respect every legal start."""
+    board = resolved.board
+    return [
+        (
+            shape,
+            programs.choose_attention(
+                shape.tokens,
+                shape.rows,
+                resolved.device_query_heads,
+                resolved.head_dim,
+                board.grid,
+                board.l1_bank_bytes,
+                resolved.dtypes.key_value,
+                resolved.attention_chunk if shape.variant == "chunked" else None,
+            ),
+        )
+        for shape in shapes
+    ]
+
+
+def _fidelities(resolved: Resolved) -> list[tuple[str, str, str]]:
+    dtypes = resolved.dtypes
+    stored = [("MATMUL", dtypes.weights, "weights"), ("HEAD", dtypes.head, "head"), ("ATTENTION", dtypes.key_value, "keys and values")]
+    rows = [("NORM", "HiFi4", "norms are cheap"), ("ROTARY", "HiFi4", "rotations are cheap")]
+    return rows + [(role, programs.fidelity(dtype), f"{dtype} {what}") for role, dtype, what in stored]
+
+
+def _shape_lines(shapes: tuple[PassShape, ...]) -> list[str]:
+    """Lines of the docstring's table: for each variant and length, the rows it runs."""
+    rows: dict[tuple[str, int], list[int]] = {}
+    for shape in shapes:
+        rows.setdefault((shape.variant, shape.tokens), []).append(shape.rows)
+    return [f"{variant:<10} {tokens:<15} {' '.join(map(str, sizes))}" for (variant, tokens), sizes in rows.items()]
+
+
+def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, templates: Path) -> str:
+    """Python source with source-map markers, before the rewriting passes. `manifest` is the path shown in the header."""
+    return (
+        environment(templates)
+        .get_template("module.py.jinja")
+        .render(
+            model=resolved,
+            manifest=manifest,
+            placement=resolved.placement.upper(),
+            shapes=shapes,
+            shape_lines=_shape_lines(shapes),
+            sampling=SAMPLING,
+            matmuls=matmul_table(resolved, shapes),
+            attentions=attention_table(resolved, shapes),
+            fidelities=_fidelities(resolved),
+            model_weights=kinds.model_weights(resolved),
+            layer_weights=kinds.layer_weights(resolved),
+            parts=[part.__name__.rsplit(".", 1)[1] for part in kinds.LAYER_PARTS],
+            after_layer=AFTER_LAYER,
+            because=lambda field: because(resolved, field),
+        )
+    )

@@ -1,0 +1,67 @@
+"""The twin of a model: the same rules, options and dtypes at a size that a test runs in well under a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from generator.manifest import LONGEST_NAME, Manifest, ModelFile, TargetTable, check
+from generator.rules import multiple_near
+from generator.tiles import TILE
+
+SUFFIX = "-twin"
+LAYERS = 2
+VOCABULARY = 256
+MOST_ROWS = 8
+CONTEXT_CHUNKS = 8  # a prompt of five chunks and a cached prefix have room
+ROWS_OF_CACHE = 4  # whole contexts that the key-value blocks hold
+WIDEST_FEED_FORWARD = 2  # times hidden
+
+
+def twin(file: ModelFile) -> ModelFile:
+    """A small manifest of the same family, target tables and dtypes, named after the model with "-twin"."""
+    manifest = file.manifest
+    data = manifest.model_dump(exclude_none=True, exclude={"weights"})
+    data["name"] = manifest.name[: LONGEST_NAME - len(SUFFIX)].rstrip(".-") + SUFFIX
+    data["model"] |= _model(manifest)
+    data["target"] = {name: table.model_dump() | _table(table) for name, table in manifest.target.items()}
+    data["model"]["maximum_context"] = max(table["context"] for table in data["target"].values())
+    return check(data, file.path, file.source, tuple(manifest.target))
+
+
+def _model(manifest: Manifest) -> dict[str, Any]:
+    """Two key-value heads where the model has several, as many query heads to each as the model has, and a query width that is
+    equal to hidden exactly where the model's is."""
+    model = manifest.model
+    head_dim = model.head_dim or model.hidden // model.query_heads
+    key_value_heads = min(model.key_value_heads, 2)
+    query_heads = key_value_heads * (model.query_heads // model.key_value_heads)
+    small_head = TILE if head_dim == TILE or head_dim % 64 == 0 else 3 * TILE  # the two rotary styles
+    query_width = query_heads * small_head
+    hidden = multiple_near(query_width * model.hidden // (model.query_heads * head_dim), TILE)
+    if model.hidden != model.query_heads * head_dim and hidden == query_width:
+        hidden += TILE
+    ratio = min(model.intermediate / model.hidden, WIDEST_FEED_FORWARD)
+    return {
+        "vocabulary": VOCABULARY,
+        "hidden": hidden,
+        "intermediate": multiple_near(int(hidden * ratio), TILE),
+        "layers": LAYERS,
+        "query_heads": query_heads,
+        "key_value_heads": key_value_heads,
+    } | ({"head_dim": small_head} if model.head_dim else {})
+
+
+def _table(table: TargetTable) -> dict[str, Any]:
+    """Lengths of one, two and four blocks; an attention chunk of two, so that block and alignment stay different things."""
+    block = table.block_size
+    chunk = 4 * block
+    context = CONTEXT_CHUNKS * chunk
+    return {
+        "context": context,
+        "key_value_blocks": ROWS_OF_CACHE * context // block,
+        "lengths": (block, 2 * block, chunk),
+        "waves": tuple(wave for wave in table.waves if wave <= MOST_ROWS),
+        "wave_tokens": MOST_ROWS * chunk,
+        "prefill_chunk": chunk,
+        "attention_chunk": 2 * block,
+    }

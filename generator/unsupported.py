@@ -1,0 +1,94 @@
+"""Models of another kind than the families built here: refused by the name of what they need, never half built."""
+
+from __future__ import annotations
+
+EXPERTS = "a mixture of experts"
+SOFT_CAP = "a soft cap"
+SCALED = "a scale on the embedding, residual or logits"
+WINDOW = "sliding-window attention"
+SINKS = "attention sinks"
+RECURRENT = "linear attention with a recurrent state"
+PARTIAL_ROTARY = "a rotary embedding of part of the head"
+IMAGES = "image input"
+ENCODER = "an encoder beside the decoder"
+BIASES = "a bias that the family does not fix"
+QUANTISED = "a checkpoint that is already quantised"
+
+FEATURES = {
+    "experts": EXPERTS,
+    "num_experts": EXPERTS,
+    "num_local_experts": EXPERTS,
+    "n_routed_experts": EXPERTS,
+    "num_experts_per_tok": EXPERTS,
+    "experts_per_token": EXPERTS,
+    "shared_expert": EXPERTS,
+    "shared_experts": EXPERTS,
+    "moe": EXPERTS,
+    "moe_intermediate_size": EXPERTS,
+    "router": EXPERTS,
+    "norm_topk_prob": EXPERTS,
+    "soft_cap": SOFT_CAP,
+    "attention_soft_cap": SOFT_CAP,
+    "attn_logit_softcapping": SOFT_CAP,
+    "logit_soft_cap": SOFT_CAP,
+    "final_logit_softcapping": SOFT_CAP,
+    "embedding_scale": SCALED,
+    "embedding_multiplier": SCALED,
+    "residual_multiplier": SCALED,
+    "attention_multiplier": SCALED,
+    "logits_scaling": SCALED,
+    "logit_scale": SCALED,
+    "query_pre_attn_scalar": SCALED,
+    "sliding_window": WINDOW,
+    "use_sliding_window": WINDOW,
+    "window": WINDOW,
+    "attention_sinks": SINKS,
+    "sinks": SINKS,
+    "linear_attention": RECURRENT,
+    "full_attention_interval": RECURRENT,
+    "linear_num_key_heads": RECURRENT,
+    "linear_num_value_heads": RECURRENT,
+    "recurrent": RECURRENT,
+    "partial_rotary_factor": PARTIAL_ROTARY,
+    "rotary_dimensions": PARTIAL_ROTARY,
+    "mrope_section": IMAGES,
+    "vision": IMAGES,
+    "vision_config": IMAGES,
+    "deepstack": IMAGES,
+    "encoder": ENCODER,
+    "encoder_layers": ENCODER,
+    "attention_bias": BIASES,
+    "mlp_bias": BIASES,
+    "quantization_config": QUANTISED,
+}
+
+FAMILIES = {
+    "mixtral": EXPERTS,
+    "qwen2_moe": EXPERTS,
+    "qwen3_moe": EXPERTS,
+    "deepseek_v3": EXPERTS,
+    "llama4": EXPERTS,
+    "gpt_oss": EXPERTS + " and " + SINKS,
+    "gemma": SCALED,
+    "gemma2": SOFT_CAP + ", " + WINDOW + " and " + SCALED,
+    "gemma3": WINDOW + " and " + SCALED,
+    "qwen3_next": RECURRENT,
+    "qwen3_5": RECURRENT,
+    "mamba": RECURRENT,
+    "phi3": "fused checkpoint tensors and a rotary embedding that depends on the length",
+    "qwen2_vl": IMAGES,
+    "qwen2_5_vl": IMAGES,
+    "qwen3_vl": IMAGES,
+    "m2m_100": ENCODER,
+    "t5": ENCODER,
+}
+
+
+def feature(key: str) -> str | None:
+    """The feature that a key of a manifest asks for, where it is one that is known and not built."""
+    return FEATURES.get(key.lower().replace("-", "_"))
+
+
+def family(name: str) -> str | None:
+    """What a family needs that is not built, where the family is known."""
+    return FAMILIES.get(name.lower().replace("-", "_").replace(".", "_"))

@@ -1,0 +1,196 @@
+"""A call's arguments -> its rows as `PrefillRequest`s, or a refusal that names the row, the numbers and the rows that are fine.
+
+Nothing is written and nothing on the device is touched here. What counts for capacity are the real tokens of a row, never its
+padding: fill entries past its last block are -1, so padding needs no blocks.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from runtime.arguments import flags, largest_unsigned, matrix, numbers
+from runtime.errors import (
+    CapacityExceeded,
+    ContextExceeded,
+    InvalidLength,
+    InvalidPage,
+    InvalidSlice,
+    InvalidSlot,
+    InvalidStart,
+    InvalidToken,
+    RequestError,
+    RowError,
+    SharedBlock,
+)
+from runtime.pages import block_count
+from runtime.request import PrefillRequest
+from runtime.slices import SliceCursors
+
+
+class Admission:
+    """Checks rows against the sizes that a module states and the slices that are under way."""
+
+    def __init__(self, module: ModuleType, cursors: SliceCursors) -> None:
+        self._vocabulary: int = module.VOCABULARY
+        self._context: int = module.CONTEXT
+        self._block_size: int = module.BLOCK_SIZE
+        self._blocks: int = module.KEY_VALUE_BLOCKS
+        self._alignment: int = module.ALIGNMENT
+        self._cursors = cursors
+
+    def rows(
+        self, tokens: Any, page_table: Any, prompt_lens: Any, start_pos: Any, slots: Any, final: Any
+    ) -> tuple[PrefillRequest, ...]:
+        """The rows of a call in the caller's order.
+
+        tokens: [rows, width], whole prompts from position 0. page_table: [rows, blocks]. prompt_lens, start_pos, slots: one for
+        each row. final: one bool, or one for each row. Raises RequestError where these do not fit together and a RowError, which
+        names the first row that cannot be served and those that could, otherwise.
+        """
+        token_rows = matrix(tokens, "tokens")
+        count = len(token_rows)
+        if not count:
+            raise RequestError("the call has no rows")
+        page_rows = matrix(page_table, "page_table")
+        if len(page_rows) != count:
+            raise RequestError(f"page_table has {len(page_rows)} rows for {count} rows of tokens; give one for each row")
+        lengths = numbers(prompt_lens, "prompt_lens", count)
+        starts = [0] * count if start_pos is None else numbers(start_pos, "start_pos", count)
+        taken = list(range(count)) if slots is None else numbers(slots, "slots", count)
+        finals = flags(final, "final", count)
+        trusted = token_rows.size > 0 and largest_unsigned(token_rows) < self._vocabulary
+
+        admitted: list[PrefillRequest] = []
+        refused: list[RowError] = []
+        seen: set[int] = set()
+        for row in range(count):
+            try:
+                slot = taken[row]
+                if slot in seen or not 0 <= slot < self._blocks:
+                    self._refuse_slot(row, slot, taken)
+                seen.add(slot)
+                admitted.append(
+                    self._request(row, token_rows[row], page_rows[row], lengths[row], starts[row], slot, finals[row], trusted)
+                )
+            except RowError as error:
+                refused.append(error)
+        if not refused:
+            refused = self._shared_blocks(admitted)
+        if refused:
+            unservable = {error.row for error in refused}
+            first = refused[0]
+            first.servable = tuple(row for row in range(count) if row not in unservable)
+            raise first
+        return tuple(admitted)
+
+    def _request(
+        self, row: int, tokens: np.ndarray, pages: np.ndarray, length: int, cached: int, slot: int, final: bool, trusted: bool
+    ) -> PrefillRequest:
+        block_size = self._block_size
+        if not 0 < length <= self._context or length > len(tokens):
+            self._refuse_length(row, length, len(tokens))
+        if not 0 <= cached <= length or cached % block_size:
+            self._refuse_start(row, cached, length)
+        if not final and (cached == length or length % block_size):
+            self._refuse_slice(row, cached, length)
+        self._cursors.check(row, slot, cached)
+        blocks = block_count(length, block_size)
+        if blocks > len(pages) or blocks > self._blocks:
+            self._refuse_capacity(row, length, blocks, len(pages))
+        # A row whose every token is cached still has to produce its last hidden row: back off to the boundary below the last token.
+        begin = min(cached, length - 1) // self._alignment * self._alignment
+        computed = tokens[begin:length]
+        if not trusted and largest_unsigned(computed) >= self._vocabulary:
+            self._refuse_token(row, computed, begin)
+        live = pages[:blocks]
+        if largest_unsigned(live) >= self._blocks:
+            self._refuse_page(row, live)
+        return PrefillRequest(row, slot, computed.astype(np.int32), begin, cached, length, live.astype(np.int32), final)
+
+    def _shared_blocks(self, requests: list[PrefillRequest]) -> list[RowError]:
+        """A block that is written may appear nowhere else in the call; cached blocks may be shared as rows like."""
+        written: list[int] = []
+        cached: list[int] = []
+        for request in requests:
+            first = request.cached // self._block_size
+            pages = request.pages.tolist()
+            written += pages[first:]
+            cached += pages[:first]
+        if len(set(written)) == len(written) and set(cached).isdisjoint(written):
+            return []
+        return self._name_shared_blocks(requests)
+
+    def _name_shared_blocks(self, requests: list[PrefillRequest]) -> list[RowError]:
+        owners: dict[int, tuple[int, int]] = {}
+        for request in requests:
+            for position, block in enumerate(request.pages[: request.cached // self._block_size].tolist()):
+                owners.setdefault(block, (request.row, position))
+        errors: dict[int, RowError] = {}
+        for request in requests:
+            first = request.cached // self._block_size
+            for position, block in enumerate(request.pages[first:].tolist(), start=first):
+                row, other = owners.setdefault(block, (request.row, position))
+                if (row, other) != (request.row, position):
+                    message = (
+                        f"block {block} would be written as its block {position} and is also block {other} of row {row}; "
+                        f"give every written position a block of its own"
+                    )
+                    errors.setdefault(request.row, SharedBlock(request.row, message))
+        return list(errors.values())
+
+    def _refuse_length(self, row: int, length: int, width: int) -> None:
+        if length < 1:
+            raise InvalidLength(row, f"a prompt of {length} tokens; give at least 1")
+        if length > self._context:
+            raise ContextExceeded(
+                row, f"a prompt of {length} tokens does not fit the context of {self._context}; shorten it to {self._context}"
+            )
+        raise InvalidLength(row, f"a prompt of {length} tokens in a row of {width}; give the whole prompt, from position 0")
+
+    def _refuse_start(self, row: int, cached: int, length: int) -> None:
+        if not 0 <= cached <= length:
+            raise InvalidStart(row, f"{cached} cached tokens of a prompt of {length}; give 0 to {length}")
+        size = self._block_size
+        raise InvalidStart(
+            row, f"{cached} cached tokens end inside a block of {size}; give {cached // size * size}, a multiple of {size}"
+        )
+
+    def _refuse_slice(self, row: int, cached: int, length: int) -> None:
+        if cached == length:
+            raise InvalidSlice(row, f"the slice from {cached} to {length} is empty; only the last slice may be wholly cached")
+        size = self._block_size
+        raise InvalidSlice(
+            row,
+            f"the slice ends at {length}, inside a block of {size}, and is not the last; "
+            f"end it at {length // size * size}, a multiple of {size}",
+        )
+
+    def _refuse_capacity(self, row: int, length: int, blocks: int, width: int) -> None:
+        if blocks > self._blocks:
+            raise CapacityExceeded(row, f"{length} tokens need {blocks} blocks and the store has {self._blocks}")
+        raise CapacityExceeded(row, f"{length} tokens need {blocks} blocks and the page table has {width}; widen it to {blocks}")
+
+    def _refuse_token(self, row: int, computed: np.ndarray, begin: int) -> None:
+        where = int(np.flatnonzero((computed < 0) | (computed >= self._vocabulary))[0])
+        raise InvalidToken(
+            row,
+            f"token id {int(computed[where])} at position {begin + where} is outside the vocabulary of {self._vocabulary}; "
+            f"ids are 0 to {self._vocabulary - 1}",
+        )
+
+    def _refuse_page(self, row: int, live: np.ndarray) -> None:
+        where = int(np.flatnonzero((live < 0) | (live >= self._blocks))[0])
+        raise InvalidPage(
+            row,
+            f"page-table entry {where} is block {int(live[where])}, which the prompt needs; "
+            f"the store has blocks 0 to {self._blocks - 1}",
+        )
+
+    def _refuse_slot(self, row: int, slot: int, slots: list[int]) -> None:
+        if not 0 <= slot < self._blocks:
+            # A live sequence holds at least one block, so no more sequences than blocks can exist.
+            raise InvalidSlot(row, f"slot {slot} is not one of 0 to {self._blocks - 1}")
+        raise InvalidSlot(row, f"slot {slot} is also the slot of row {slots.index(slot)}; give each row its own")

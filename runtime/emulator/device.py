@@ -1,0 +1,190 @@
+"""The emulated device: its memories, its compiled programs, its counters, and the switches that tests use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .allocator import BankAllocator, MemoryView
+from .configs import BufferType, CoreCoord
+from .dtypes import round_to
+from .errors import EmulatorError
+from .storage import Buffer, TensorSpec
+
+if TYPE_CHECKING:
+    from runtime.tables import Board
+
+    from .trace import Trace
+
+PRECISIONS = ("declared", "float32")
+TRACE_REGION_GRANULE = 4096  # the library rounds each bank's share of the trace region up to this
+PACKAGE = str(Path(__file__).parent)
+
+
+class Arch(Enum):
+    WORMHOLE_B0 = 2
+    BLACKHOLE = 3
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One device operation as it was called: its outputs, and the first frame outside the emulator that asked for it."""
+
+    name: str
+    outputs: tuple[TensorSpec, ...]
+    file: str
+    line: int
+
+
+@dataclass
+class Counters:
+    operations: int = 0
+    uploads: int = 0
+    upload_bytes: int = 0
+    reads: int = 0
+    read_bytes: int = 0
+    double_frees: int = 0
+    replays: int = 0
+    destroyed_tensors: int = 0  # live tensors that a replay wrote over
+    compiles_under_trace: int = 0  # programs compiled while a trace was live: their binaries may land on its scratch
+
+
+class Device:
+    """One chip of `board`. `precision` "float32" keeps every declared type and check and only leaves the rounding out.
+
+    `before_operation(name)` runs before every device call (operations, transfers, trace calls) and may raise: a fault injected
+    there leaves the device as it was. `check_representable` compares each result with its own rounding.
+    """
+
+    def __init__(self, board: Board, *, precision: str, device_id: int, trace_region_size: int):
+        if precision not in PRECISIONS:
+            raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+        self.board = board
+        self.precision = precision
+        self.device_id = device_id
+        self.trace_region_size = trace_region_size
+        columns, rows = board.grid
+        share = -(-(-(-trace_region_size // board.dram_banks)) // TRACE_REGION_GRANULE) * TRACE_REGION_GRANULE
+        self._allocators = {
+            BufferType.DRAM: BankAllocator(
+                "DRAM",
+                banks=board.dram_banks,
+                bank_bytes=board.dram_bank_bytes - share,
+                base=2**20 + 2 * board.dram_alignment,
+                page_alignment=board.dram_alignment,
+                size_alignment=board.dram_alignment,
+                from_top=False,
+            ),
+            BufferType.L1: BankAllocator(
+                "L1",
+                banks=columns * rows,
+                bank_bytes=board.l1_bank_bytes,
+                base=board.l1_limit - board.l1_bank_bytes,
+                page_alignment=16,
+                size_alignment=board.dram_alignment,
+                from_top=True,
+            ),
+        }
+        self.programs: dict[Any, Any] = {}
+        self.counters = Counters()
+        self.check_representable = False
+        self.before_operation: Callable[[str], None] | None = None
+        self.traces: dict[int, Trace] = {}
+        self.recording: Trace | None = None
+        self.trace_count = 0
+        self.open = True
+        self._log: list[Operation] | None = None
+
+    @property
+    def capturing(self) -> bool:
+        return self.recording is not None
+
+    def arch(self) -> Arch:
+        return Arch[self.board.architecture.upper()]
+
+    def compute_with_storage_grid_size(self) -> CoreCoord:
+        return CoreCoord(*self.board.grid)
+
+    def dram_grid_size(self) -> CoreCoord:
+        return CoreCoord(self.board.dram_banks, 1)
+
+    def id(self) -> int:
+        return self.device_id
+
+    def num_program_cache_entries(self) -> int:
+        return len(self.programs)
+
+    def allocator(self, kind: BufferType) -> BankAllocator:
+        return self._allocators[kind]
+
+    def memory_view(self, kind: BufferType = BufferType.DRAM) -> MemoryView:
+        return self._allocators[kind].view()
+
+    def reset_peak(self) -> None:
+        for allocator in self._allocators.values():
+            allocator.peak_bytes = allocator.allocated_bytes
+
+    def live_tensors(self) -> list[Buffer]:
+        """Everything allocated now, DRAM before L1, by address: what a leak test compares."""
+        return [buffer for allocator in self._allocators.values() for _, _, buffer in allocator.live()]
+
+    def round(self, values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+        if self.precision == "float32" or not spec.is_float:
+            return values
+        return round_to(values, spec.dtype)
+
+    def compile(self, key: Any, program: Any) -> None:
+        self.programs[key] = program
+        if self.traces:
+            self.counters.compiles_under_trace += 1
+
+    def enter(self, name: str) -> None:
+        """What every device call does first."""
+        if not self.open:
+            raise EmulatorError(name, f"device {self.device_id} is closed")
+        if self.before_operation is not None:
+            self.before_operation(name)
+
+    @contextmanager
+    def record_operations(self) -> Iterator[list[Operation]]:
+        """Collect every device operation of the block. Nested blocks are refused: which one would own an entry?"""
+        if self._log is not None:
+            raise EmulatorError("record_operations", "operations are being recorded already")
+        log: list[Operation] = []
+        self._log = log
+        try:
+            yield log
+        finally:
+            self._log = None
+
+    def note(self, name: str, outputs: tuple[TensorSpec, ...]) -> None:
+        self.counters.operations += 1
+        if self._log is not None:
+            frame = sys._getframe(1)
+            while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+                frame = frame.f_back
+            self._log.append(Operation(name, outputs, frame.f_code.co_filename, frame.f_lineno))
+
+
+def open_device(
+    *, device_id: int = 0, board: Board, precision: str = "declared", trace_region_size: int = 0
+) -> Device:
+    """A fresh device with empty memory."""
+    return Device(board, precision=precision, device_id=device_id, trace_region_size=trace_region_size)
+
+
+def close_device(device: Device) -> None:
+    device.open = False
+    device.traces.clear()
+    device.programs.clear()
+
+
+def synchronize_device(device: Device, cq_id: int | None = None) -> None:
+    device.enter("synchronize_device")

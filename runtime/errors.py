@@ -1,0 +1,130 @@
+"""Every refusal of the runtime: one class for each kind, all under `PrefillError`.
+
+A refusal is raised before anything is written or allocated on the device. Its message carries the numbers that were compared, the
+rule, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class PrefillError(Exception):
+    """Base of everything that the runtime refuses."""
+
+
+# --- modules, devices, weights ---------------------------------------------------------------------------------------
+
+
+class ModuleError(PrefillError):
+    """An emitted module lacks a section, or its tables contradict each other."""
+
+
+class DeviceMismatch(PrefillError):
+    """The module was built for another board, or its weights and stores do not belong together."""
+
+
+class WeightError(PrefillError):
+    """A checkpoint tensor is missing, superfluous, misshapen, unreadable or not finite."""
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+class RequestError(PrefillError):
+    """The arguments of a call do not fit together, whatever its rows hold."""
+
+
+class UnknownSampling(RequestError):
+    """The sampling path is not one that the module computes."""
+
+
+class OutputMismatch(RequestError):
+    """The caller's output buffer has another size or element type than the result."""
+
+
+class RowError(PrefillError):
+    """One row cannot be served. `row` is its index in the call; `servable` are the rows that alone would have been served."""
+
+    def __init__(self, row: int, message: str, servable: tuple[int, ...] = ()) -> None:
+        super().__init__(row, message, servable)
+        self.row = row
+        self.message = message
+        self.servable = servable
+
+    def __str__(self) -> str:
+        others = f"; servable rows of this call: {', '.join(map(str, self.servable))}" if self.servable else ""
+        return f"row {self.row}: {self.message}{others}"
+
+
+class InvalidLength(RowError):
+    """The prompt is empty or longer than the tokens given for it."""
+
+
+class ContextExceeded(RowError):
+    """The prompt is longer than the context that the module was built for."""
+
+
+class InvalidStart(RowError):
+    """The cached length is negative, past the prompt, or inside a key-value block."""
+
+
+class InvalidToken(RowError):
+    """A token id is outside the vocabulary."""
+
+
+class InvalidSlot(RowError):
+    """A slot is out of range or named twice."""
+
+
+class CapacityExceeded(RowError):
+    """The prompt needs more key-value blocks than its page table or the store holds."""
+
+
+class InvalidPage(RowError):
+    """A page-table entry within the prompt is not a block of the store."""
+
+
+class SharedBlock(RowError):
+    """A block that this row would write also belongs to another position or row of the call."""
+
+
+class NoShape(RowError):
+    """The module's tables hold no pass for this row."""
+
+
+class InvalidSlice(RowError):
+    """A slice of a prompt is empty or ends inside a key-value block, where the next one could not start."""
+
+
+class SliceOrder(RowError):
+    """A slice does not start where the last committed one of its slot ended."""
+
+
+class DirtySlot(RowError):
+    """An earlier slice of this slot failed half way; `reset(slot)` forgets the sequence."""
+
+
+# --- running ---------------------------------------------------------------------------------------------------------
+
+
+class NotCaptured(PrefillError):
+    """A traced run was asked for and no trace is captured for its shape."""
+
+
+class ReentrantCall(PrefillError):
+    """A call was made while another run is still open."""
+
+
+class CollectError(PrefillError):
+    """The results handed to `collect` do not belong to one call."""
+
+
+class CleanupRequired(PrefillError):
+    """A device tensor could not be released earlier: `cleanup()` must retry before new work."""
+
+
+class CleanupFailed(PrefillError):
+    """`cleanup()` could not release every orphan; `failures` holds the errors in order."""
+
+    def __init__(self, message: str, failures: tuple[BaseException, ...]) -> None:
+        super().__init__(message)
+        self.failures = failures

@@ -1,0 +1,129 @@
+"""Find an emitted module and check that its sections are there and that its tables agree with each other.
+
+The checks are those whose failure would otherwise show as a wrong answer and not as an error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from runtime.errors import DeviceMismatch, ModuleError
+from runtime.tables import Shape
+
+CONSTANTS = (
+    "MODEL",
+    "TARGET",
+    "VOCABULARY",
+    "LAYERS",
+    "CONTEXT",
+    "BLOCK_SIZE",
+    "KEY_VALUE_BLOCKS",
+    "PREFILL_CHUNK",
+    "ALIGNMENT",
+    "ROW_SLOTS",
+    "GEOMETRY",
+    "BOARD",
+)
+TABLES = ("WAVES", "LENGTHS", "TRACES", "SAMPLING", "PROGRAMS", "WEIGHTS", "LAYER_WEIGHTS", "STORES", "INPUTS")
+FUNCTIONS = ("body", "logits", "argmax")
+
+
+def load(where: str | Path) -> ModuleType:
+    """An emitted module by its file (`.../n150.py`) or its dotted name (`generated.llama_3_2_1b.n150`), checked."""
+    text = str(where)
+    module = _from_file(Path(where)) if text.endswith(".py") else _from_name(text)
+    check_module(module)
+    return module
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ModuleError(f"no emitted module at {path}; build it with `codegen build`")
+    spec = importlib.util.spec_from_file_location(f"emitted_{path.parent.name}_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ModuleError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _from_name(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleError(f"no emitted module named {name}: {error}; build it with `codegen build`") from error
+
+
+def check_module(module: ModuleType) -> None:
+    """Raise ModuleError unless the module has every section and its tables can be planned with."""
+    missing = [name for name in (*CONSTANTS, *TABLES, *FUNCTIONS) if not hasattr(module, name)]
+    if missing:
+        raise ModuleError(f"{module.__name__} is no emitted module: it lacks {', '.join(missing)}")
+    _check_sizes(module)
+    for shape in module.TRACES:
+        _check_shape(module, shape)
+    _check_chunks(module)
+
+
+def _check_sizes(module: ModuleType) -> None:
+    for name in ("VOCABULARY", "CONTEXT", "BLOCK_SIZE", "KEY_VALUE_BLOCKS", "PREFILL_CHUNK", "ALIGNMENT", "ROW_SLOTS"):
+        size = getattr(module, name)
+        if type(size) is not int or size < 1:
+            raise ModuleError(f"{module.__name__}.{name} is {size!r}, not a positive integer")
+    for name, divisor in (("ALIGNMENT", "BLOCK_SIZE"), ("PREFILL_CHUNK", "ALIGNMENT")):
+        size, unit = getattr(module, name), getattr(module, divisor)
+        if size % unit:
+            raise ModuleError(f"{module.__name__}.{name} {size} is not a multiple of {divisor} {unit}")
+    if not module.TRACES:
+        raise ModuleError(f"{module.__name__}.TRACES is empty: the module has no pass")
+
+
+def _check_shape(module: ModuleType, shape: Shape) -> None:
+    if shape.variant not in module.INPUTS:
+        raise ModuleError(f"{shape}: no inputs are stated for the variant {shape.variant!r}")
+    if (shape.variant == "single" and shape.rows != 1) or not 1 <= shape.rows <= module.ROW_SLOTS:
+        raise ModuleError(f"{shape}: {shape.rows} rows; a single pass has 1 and none more than {module.ROW_SLOTS}")
+    if shape.fill_pages * module.BLOCK_SIZE != shape.rows * shape.tokens:
+        raise ModuleError(
+            f"{shape}: {shape.fill_pages} blocks of {module.BLOCK_SIZE} do not hold {shape.rows} x {shape.tokens} tokens exactly"
+        )
+
+
+def _check_chunks(module: ModuleType) -> None:
+    """The table that attention reads must reach past the padded end of any chunk, or the operation refuses the pass."""
+    chunked = [shape for shape in module.TRACES if shape.variant == "chunked"]
+    lengths = sorted({shape.tokens for shape in chunked})
+    if lengths and lengths[-1] != module.PREFILL_CHUNK:
+        raise ModuleError(f"the longest chunk in TRACES has {lengths[-1]} tokens and PREFILL_CHUNK is {module.PREFILL_CHUNK}")
+    for shape in chunked:
+        shorter = max([length for length in lengths if length < shape.tokens], default=0)
+        # The smallest length that holds the rest is used, so this one is met only with more tokens left than the next shorter holds.
+        latest = (module.CONTEXT - shorter - 1) // module.ALIGNMENT * module.ALIGNMENT
+        if latest >= 0 and latest + shape.tokens > shape.read_pages * module.BLOCK_SIZE:
+            raise ModuleError(
+                f"{shape}: a chunk may end at {latest + shape.tokens} and the table that attention reads covers "
+                f"{shape.read_pages * module.BLOCK_SIZE} tokens"
+            )
+
+
+def check_device(module: ModuleType, device: Any) -> None:
+    """Raise DeviceMismatch unless the device is of the board's architecture and has its worker grid and memory banks."""
+    board = module.BOARD
+    architecture = device.arch().name.lower()
+    if architecture != board.architecture:
+        raise DeviceMismatch(f"{module.MODEL} was built for {board.name} ({board.architecture}); the device is {architecture}")
+    grid = device.compute_with_storage_grid_size()
+    if grid.x < board.grid[0] or grid.y < board.grid[1]:
+        raise DeviceMismatch(
+            f"{module.MODEL} was built for {board.grid[0]} x {board.grid[1]} worker cores; the device has {grid.x} x {grid.y}"
+        )
+    banks = device.dram_grid_size()
+    if banks.x * banks.y != board.dram_banks:
+        raise DeviceMismatch(
+            f"{module.MODEL} was built for {board.dram_banks} DRAM banks; the device has {banks.x * banks.y}"
+        )

@@ -1,0 +1,50 @@
+"""The roles of a page table. The caller's row is logical block -> physical block; a pass needs it in two forms.
+
+* *fill*: where the cache write puts the blocks of a pass. -1 writes nothing. Used by packed waves (start 0) and by chunks alike.
+* *read*: which blocks chunked attention walks, from position 0. Every entry must be a block that exists, so the tail repeats the
+  row's own first block: it is masked, and it is never a foreign block.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.request import PrefillRequest
+
+NO_WRITE = -1
+
+
+def block_count(tokens: int, block_size: int) -> int:
+    """Blocks that hold `tokens` tokens."""
+    return -(-tokens // block_size)
+
+
+def write_entries(into: np.ndarray, request: PrefillRequest, start: int, block_size: int) -> None:
+    """Put one row's fill entries of the pass at `start` into `into`, which holds -1 and is as wide as the row's share.
+
+    Written are the blocks between the cached length, which others may share, and the end of the real tokens.
+    """
+    first = start // block_size
+    low = max(first, request.cached // block_size)
+    high = min(first + len(into), len(request.pages))
+    if low < high:
+        into[low - first : high - first] = request.pages[low:high]
+
+
+def fill_table(requests: tuple[PrefillRequest, ...], rows: int, width: int, start: int, block_size: int) -> np.ndarray:
+    """Fill entries int32 [1, width]: the rows back to back, `width / rows` entries each, padding rows all -1."""
+    table = np.full((1, width), NO_WRITE, dtype=np.int32)
+    share = width // rows
+    for index, request in enumerate(requests):
+        write_entries(table[0, index * share : (index + 1) * share], request, start, block_size)
+    return table
+
+
+def read_table(requests: tuple[PrefillRequest, ...], rows: int, width: int) -> np.ndarray:
+    """Read entries int32 [rows, width]: each row's own blocks, then its own first block; padding rows read the first row's."""
+    table = np.empty((rows, width), dtype=np.int32)
+    table[:] = requests[0].pages[0]
+    for index, request in enumerate(requests):
+        table[index] = request.pages[0]
+        table[index, : len(request.pages)] = request.pages
+    return table

@@ -1,0 +1,11 @@
+"""Root mean square normalisation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """x / sqrt(mean(x^2) + epsilon) * weight over the last axis (Zhang and Sennrich, 2019)."""
+    return hidden * torch.rsqrt(hidden.square().mean(dim=-1, keepdim=True) + epsilon) * weight

@@ -1,0 +1,67 @@
+"""Published parameter names and shapes of a geometry, and parameters drawn at random."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from runtime.tables import Geometry
+
+
+def parameter_shapes(geometry: Geometry) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every tensor in a checkpoint of `geometry`, projections as `[out, in]`."""
+    hidden, head_dim = geometry.hidden, geometry.head_dim
+    query, key_value = geometry.query_heads * head_dim, geometry.key_value_heads * head_dim
+    layer: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (hidden,),
+        "self_attn.q_proj.weight": (query, hidden),
+        "self_attn.k_proj.weight": (key_value, hidden),
+        "self_attn.v_proj.weight": (key_value, hidden),
+        "self_attn.o_proj.weight": (hidden, query),
+        "post_attention_layernorm.weight": (hidden,),
+        "mlp.gate_proj.weight": (geometry.intermediate, hidden),
+        "mlp.up_proj.weight": (geometry.intermediate, hidden),
+        "mlp.down_proj.weight": (hidden, geometry.intermediate),
+    }
+    if geometry.query_key_value_bias:
+        layer |= {f"self_attn.{name}_proj.bias": (width,) for name, width in zip("qkv", (query, key_value, key_value))}
+    if geometry.query_key_norm:
+        layer |= {f"self_attn.{name}_norm.weight": (head_dim,) for name in "qk"}
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (geometry.vocabulary, hidden)}
+    for index in range(geometry.layers):
+        shapes |= {f"model.layers.{index}.{name}": shape for name, shape in layer.items()}
+    shapes["model.norm.weight"] = (hidden,)
+    if not geometry.tied_embeddings:
+        shapes["lm_head.weight"] = (geometry.vocabulary, hidden)
+    return shapes
+
+
+class RandomParameters(Mapping[str, Tensor]):
+    """Every parameter of `geometry` drawn at random in float32, when it is asked for: nothing is held.
+
+    A tensor depends on `seed` and its own name alone. Norm weights scatter around one and biases around zero, widely enough
+    that dropping one shows; projections keep the size of what passes through them.
+    """
+
+    def __init__(self, geometry: Geometry, seed: int) -> None:
+        self._shapes = parameter_shapes(geometry)
+        self._seed = seed
+
+    def __getitem__(self, name: str) -> Tensor:
+        shape = self._shapes[name]
+        generator = torch.Generator().manual_seed(zlib.crc32(f"{self._seed} {name}".encode()))
+        drawn = torch.randn(shape, generator=generator)
+        if name.endswith("norm.weight"):
+            return 1 + 0.25 * drawn
+        if name.endswith("bias"):
+            return 0.5 * drawn
+        return drawn if name.startswith("model.embed") else drawn * shape[1] ** -0.5
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._shapes)

@@ -1,0 +1,49 @@
+"""Per-sequence state on the device, as the module lists it: paged keys and values now, other kinds by the same table.
+
+The caller owns stores: a runtime that uses them never frees them.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from runtime.backend import ttnn
+from runtime.errors import ModuleError
+from runtime.resources import Ownership
+
+
+def allocate(module: ModuleType, device: Any, layers: int | None = None) -> SimpleNamespace:
+    """Zeroed stores: one tuple of device tensors for each name in STORES, one tensor for each layer.
+
+    layers: only so many layers, from the first on. On a failure what was allocated is released.
+    """
+    with Ownership().scope() as scope:
+        stores = {}
+        for store in module.STORES:
+            count = store.layers if layers is None else layers
+            if not 0 < count <= store.layers:
+                raise ModuleError(f"{count} layers of the store {store.name} were asked for; the module has 1 to {store.layers}")
+            zeros = torch.zeros(store.shape, dtype=torch.bfloat16)
+            stores[store.name] = tuple(
+                [
+                    scope.own(
+                        ttnn.from_torch(
+                            zeros, dtype=store.dtype, layout=store.layout, device=device, memory_config=ttnn.DRAM_MEMORY_CONFIG
+                        )
+                    )
+                    for _ in range(count)
+                ]
+            )
+        scope.move(*[tensor for tensors in stores.values() for tensor in tensors])
+    return SimpleNamespace(**stores)
+
+
+def release(stores: SimpleNamespace) -> None:
+    """Free every store. Raises the first error after all were tried."""
+    with Ownership().scope() as scope:
+        for tensors in vars(stores).values():
+            for tensor in tensors:
+                scope.own(tensor)

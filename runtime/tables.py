@@ -1,0 +1,116 @@
+"""The frozen values that an emitted module states about itself.
+
+An emitted module builds its tables from these types and the runtime only ever reads them: nothing here knows a model, a device
+or how a value came to be chosen. Sizes are elements, tokens or bytes as named; every count of heads or columns is per device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+REPLICATE = "replicate"
+
+
+@dataclass(frozen=True)
+class Board:
+    """One chip of the target board. Bytes are per bank (DRAM) and per core (L1)."""
+
+    name: str
+    architecture: str  # "wormhole_b0" or "blackhole"
+    grid: tuple[int, int]  # worker cores, columns x rows
+    dram_banks: int
+    dram_bank_bytes: int
+    dram_alignment: int
+    l1_bank_bytes: int  # what the allocator may hand out on one core
+    l1_limit: int  # highest address that program buffers may reach on one core
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary embedding, in the terms of the published configurations.
+
+    `kind` is "default" or "llama3"; the last four fields belong to "llama3" alone and are neutral otherwise.
+    """
+
+    kind: str
+    theta: float
+    dimensions: int
+    factor: float = 1.0
+    low_frequency_factor: float = 1.0
+    high_frequency_factor: float = 1.0
+    original_context: int = 0
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A dense decoder model as its published configuration describes it: what the torch reference is built from."""
+
+    vocabulary: int
+    hidden: int
+    intermediate: int
+    layers: int
+    query_heads: int
+    key_value_heads: int
+    head_dim: int
+    norm_epsilon: float
+    query_key_value_bias: bool
+    query_key_norm: bool
+    tied_embeddings: bool
+    rope: Rope
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Everything static about one pass: the identity of a trace.
+
+    `rows` x `tokens` is the padded size. `fill_pages` is the width of the page table that the cache write uses (all rows, back
+    to back), `read_pages` the width of the one that chunked attention reads (0 where attention reads no cache).
+    """
+
+    variant: str  # "single", "batched" or "chunked"
+    rows: int
+    tokens: int
+    fill_pages: int
+    read_pages: int
+    row_selection: str  # "last": one hidden row for each prompt reaches the head
+    digest: str  # of the resolved geometry and this shape
+
+
+@dataclass(frozen=True)
+class Input:
+    """One host value of a pass. `refresh` says when a replay copies it again: "always", "changed" or "never"."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Any
+    refresh: str
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One device tensor of weights: where it comes from and what it is on the device.
+
+    `sources` are published checkpoint names ("{layer}" stands for the index of a layer); `transform` names one of the rules of
+    runtime/weights.py. `shape` is the device shape.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    transform: str
+    shape: tuple[int, ...]
+    dtype: Any
+    layout: Any
+    placement: str = REPLICATE
+
+
+@dataclass(frozen=True)
+class Store:
+    """Per-sequence state on the device: `layers` tensors of `shape` under one name."""
+
+    name: str
+    layers: int
+    shape: tuple[int, ...]
+    dtype: Any
+    layout: Any
+    placement: str = REPLICATE

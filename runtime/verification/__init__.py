@@ -1,0 +1,1 @@
+"""Comparing an emitted module with the torch reference and with transformers."""

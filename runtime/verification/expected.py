@@ -1,0 +1,57 @@
+"""What each prompt should give: the reference's logits, keys and values beside the logits of transformers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from runtime.reference.dense import Cache, forward
+from runtime.tables import Geometry
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One prompt. `logits` and `peer_logits` `[vocabulary]` are of its last token; `keys` and `values` hold one
+    `[key_value_heads, tokens, head_dim]` for each layer; `hidden`, kept for one prompt alone, each layer's output."""
+
+    tokens: tuple[int, ...]
+    logits: Tensor
+    peer_logits: Tensor
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    hidden: tuple[Tensor, ...]
+    seconds: Mapping[str, float]
+
+
+@torch.no_grad()
+def peer_logits(model: Any, prompts: Sequence[Sequence[int]]) -> tuple[list[Tensor], list[float]]:
+    """The last token's logits of each prompt from a transformers model, and the seconds that each took."""
+    logits, seconds = [], []
+    for tokens in prompts:
+        began = time.perf_counter()
+        logits.append(model(torch.tensor([list(tokens)]), logits_to_keep=1, use_cache=False).logits[0, -1])
+        seconds.append(time.perf_counter() - began)
+    return logits, seconds
+
+
+def expect(
+    geometry: Geometry, tensors: Mapping[str, Tensor], tokens: Sequence[int], peer: Tensor, peer_seconds: float, keep_hidden: bool
+) -> Expected:
+    """Run the reference over one prompt."""
+    cache, hidden = Cache(), []
+    began = time.perf_counter()
+    logits = forward(
+        geometry,
+        tensors,
+        tokens,
+        cache=cache,
+        rows=[len(tokens) - 1],
+        observe=(lambda layer, output, key, value: hidden.append(output)) if keep_hidden else None,
+    )
+    seconds = {"reference": time.perf_counter() - began, "transformers": peer_seconds}
+    return Expected(tuple(tokens), logits[0], peer, tuple(cache.keys), tuple(cache.values), tuple(hidden), seconds)

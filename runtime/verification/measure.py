@@ -1,0 +1,77 @@
+"""Reading a module's stores and layer outputs back, and measuring them against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from torch import Tensor
+
+from runtime.backend import ttnn
+from runtime.resources import Ownership
+from runtime.staging import HostValues, stage
+from runtime.verification.comparison import Agreement, agreement, pcc, worst_block
+from runtime.verification.expected import Expected
+from runtime.verification.routes import Outcome, Row
+
+
+def cached(store: Tensor, row: Row, interleaved: bool) -> Tensor:
+    """A prompt's part of one store `[blocks, heads, block_size, head_dim]` -> `[heads, tokens, head_dim]`.
+
+    `interleaved` keys hold the two elements of a rotated pair side by side; published models hold them half a head apart.
+    """
+    blocks = store[list(row.pages)]
+    heads = blocks.transpose(0, 1).flatten(1, 2)[:, : len(row.tokens)]
+    if not interleaved:
+        return heads
+    pairs = heads.unflatten(-1, (-1, 2))
+    return pairs.transpose(-1, -2).flatten(-2)
+
+
+def rotates_interleaved(module: ModuleType) -> bool:
+    """Whether the module rotates neighbouring elements, and so permutes query and key projections when it loads them."""
+    return any(weight.name == "rotary_transformation" for weight in module.WEIGHTS)
+
+
+def caches(
+    module: ModuleType, stores: SimpleNamespace, outcomes: Sequence[Outcome], expected: Sequence[Expected]
+) -> list[dict[str, list[Agreement]]]:
+    """For each outcome, keys and values of every layer against the reference: correlation over the whole prompt, relative error
+    of the worst block. Each store is read once."""
+    measured: list[dict[str, list[Agreement]]] = [{"keys": [], "values": []} for _ in outcomes]
+    for name in ("keys", "values"):
+        interleaved = name == "keys" and rotates_interleaved(module)
+        for layer, store in enumerate(getattr(stores, name)):
+            host = ttnn.to_torch(store).float()
+            for outcome, found in zip(outcomes, measured):
+                ours = cached(host, outcome.row, interleaved)
+                theirs = getattr(expected[outcome.row.prompt], name)[layer]
+                error, _ = worst_block(ours, theirs, module.BLOCK_SIZE)
+                found[name].append(Agreement(pcc(ours, theirs), error))
+    return measured
+
+
+def layer_outputs(
+    module: ModuleType, device: Any, weights: SimpleNamespace, stores: SimpleNamespace, prefill: Any, row: Row, expected: Expected
+) -> list[Agreement]:
+    """Each layer's output for a prompt that one pass holds, by the module's own functions with one layer's weights at a time.
+
+    Errors of earlier layers are carried along, as they are in a run.
+    """
+    (plan,) = prefill.prepare([list(row.tokens)], [list(row.pages)], [len(row.tokens)])
+    (chunk,) = plan.chunks
+    measured = []
+    with Ownership().scope() as scope:
+        inputs = stage(device, HostValues(module), plan, chunk, scope)
+        hidden = scope.own(module.embed(inputs.tokens, weights))
+        cos, sin = (scope.own(table) for table in module.rotary(inputs.positions, weights))
+        for layer, theirs in enumerate(expected.hidden):
+            one_layer = SimpleNamespace(**{**vars(weights), "layers": [weights.layers[layer]]})
+            its_stores = SimpleNamespace(**{name: [tensors[layer]] for name, tensors in vars(stores).items()})
+            output = scope.own(module.layers(hidden, cos, sin, inputs, one_layer, its_stores, chunk.shape))
+            scope.release(hidden)
+            hidden = output
+            ours = ttnn.to_torch(hidden).float().reshape(-1, theirs.shape[-1])[: len(row.tokens)]
+            measured.append(agreement(ours, theirs))
+    return measured

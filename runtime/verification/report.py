@@ -1,0 +1,191 @@
+"""What a verification found: frozen values, one JSON object, and tables for a reader."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+PEERS = ("emitted", "reference", "transformers")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What every case of one precision must reach: at most a relative error, or at least a correlation.
+
+    A relative error holds logits, keys and values alike, each block of keys and values by itself; a correlation holds logits.
+    """
+
+    precision: str
+    relative_error: float | None = None
+    pcc: float | None = None
+
+    def __str__(self) -> str:
+        rule = f"relative error <= {self.relative_error:g}" if self.pcc is None else f"PCC >= {self.pcc:g}"
+        return f"{self.precision}: {rule}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One prompt on one way through the module, compared with the reference.
+
+    `pcc_logits`, `max_relative_error` and `top1_match` are about the logits of the last token. The cache is compared apart:
+    `keys_pcc` and `values_pcc` are those of the worst layer, the relative errors those of the worst block of any layer.
+    `peer_relative_error` is the reference's own distance from transformers. `likeliest` holds the five likeliest next tokens of
+    each of PEERS, as ids and as text (ids again where there is no tokenizer).
+    """
+
+    name: str
+    prompt: int
+    route: str
+    backend: str
+    precision: str
+    tokens: int
+    passes: tuple[str, ...]
+    pcc_logits: float
+    max_relative_error: float
+    top1_match: bool
+    keys_pcc: float
+    keys_max_relative_error: float
+    values_pcc: float
+    values_max_relative_error: float
+    peer_relative_error: float
+    likeliest: dict[str, tuple[int, ...]]
+    likeliest_text: dict[str, tuple[str, ...]]
+    seconds: dict[str, float]
+    passed: bool
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """One layer in one precision: its output for one prompt, and its cache in the worst of all cases."""
+
+    precision: str
+    layer: int
+    hidden_pcc: float
+    hidden_max_relative_error: float
+    keys_pcc: float
+    keys_max_relative_error: float
+    values_pcc: float
+    values_max_relative_error: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """`prompts` are as given, or said by their number of tokens where weights have no tokenizer. `peak_memory_bytes` is the
+    process's own high-water mark, everything it did before included."""
+
+    model: str
+    target: str
+    backend: str
+    weights: str
+    prompts: tuple[str, ...]
+    gates: tuple[Gate, ...]
+    cases: tuple[Case, ...]
+    layers: tuple[LayerRow, ...]
+    peak_memory_bytes: int
+
+    @property
+    def passed(self) -> bool:
+        """A report without cases has shown nothing."""
+        return bool(self.cases) and all(case.passed for case in self.cases)
+
+    @property
+    def top1_agreement(self) -> float:
+        """Share of cases whose likeliest token is the reference's."""
+        return sum(case.top1_match for case in self.cases) / len(self.cases) if self.cases else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dictionaries, lists, strings, numbers and booleans."""
+        return {"passed": self.passed, "top1_agreement": self.top1_agreement, **asdict(self)}
+
+
+def render(report: Report) -> list[Any]:
+    """What a reader sees, as rich renderables: prompts, routes, layers and a last line."""
+    return [_prompts(report), _routes(report), _layers(report), _summary(report)]
+
+
+def _prompts(report: Report) -> Any:
+    """Each prompt by itself: the five likeliest next tokens of the three side by side, agreement and time."""
+    table = _table(f"{report.model} on {report.target}: likeliest next tokens, weights {report.weights}", report.backend)
+    for heading in ("prompt", "emitted module", "torch reference", "transformers"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("PCC", "error", "top 1", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for case in (case for case in report.cases if case.route == "alone"):
+        table.add_row(
+            f"{_escape(_ending(report.prompts[case.prompt]))}\n[dim]{case.tokens} tokens, {case.precision}[/dim]",
+            *(_escape("\n".join(case.likeliest_text[peer])) for peer in PEERS),
+            f"{case.pcc_logits:.6f}",
+            f"{case.max_relative_error:.1e}",
+            _verdict(case.top1_match),
+            "\n".join(f"{peer} {case.seconds[peer]:.2f}" for peer in PEERS),
+            end_section=True,
+        )
+    return table
+
+
+def _routes(report: Report) -> Any:
+    """Every case in one line, keys and values apart."""
+    table = _table("every case", report.backend)
+    for heading in ("case", "precision", "passes"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("PCC", "logits error", "keys error", "values error", "top 1", "passed"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for case in report.cases:
+        errors = (case.max_relative_error, case.keys_max_relative_error, case.values_max_relative_error)
+        table.add_row(
+            case.name,
+            case.precision,
+            ", ".join(case.passes),
+            f"{case.pcc_logits:.6f}",
+            *(f"{error:.1e}" for error in errors),
+            _verdict(case.top1_match),
+            _verdict(case.passed),
+        )
+    return table
+
+
+def _layers(report: Report) -> Any:
+    table = _table("layer by layer: PCC, relative error", report.backend)
+    for heading in ("precision", "layer", "output", "keys", "values"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in report.layers:
+        table.add_row(
+            row.precision,
+            str(row.layer),
+            f"{row.hidden_pcc:.6f}, {row.hidden_max_relative_error:.1e}",
+            f"{row.keys_pcc:.6f}, {row.keys_max_relative_error:.1e}",
+            f"{row.values_pcc:.6f}, {row.values_max_relative_error:.1e}",
+        )
+    return table
+
+
+def _summary(report: Report) -> str:
+    colour, word = ("green", "passed") if report.passed else ("red", "FAILED")
+    count = sum(case.passed for case in report.cases)
+    return (
+        f"[{colour}]{word}[/{colour}]: {count} of {len(report.cases)} cases; top-1 agreement {report.top1_agreement:.1%};"
+        f" gates {'; '.join(map(str, report.gates))}; peak memory {report.peak_memory_bytes / 1e9:.2f} GB"
+    )
+
+
+def _table(title: str, backend: str) -> Any:
+    from rich.table import Table
+
+    return Table(title=f"{_escape(title)} ({backend})", title_justify="left")
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _ending(text: str, length: int = 48) -> str:
+    """The end of a prompt, which is what the next token follows, in one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"...{line[-length:]}"
+
+
+def _verdict(holds: bool) -> str:
+    return "yes" if holds else "[red]no[/red]"

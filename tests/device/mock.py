@@ -1,0 +1,69 @@
+"""A mock device as the tests see it: a process of its own for each board, asked to run emitted modules."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.device.boards import BOARDS
+from tests.device.overlay import PROJECT, mock_environment
+
+LAYERS = 2  # enough for one layer's output to become another's input
+
+
+class WorkerDied(RuntimeError):
+    """The process of a mock device ended instead of answering."""
+
+
+class MockDevice:
+    """The mock device of one board. `board` holds the numbers that the library reports for it."""
+
+    def __init__(self, board: str, library: Path, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.name = board
+        self.errors = folder / "errors.txt"
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.device.worker"],
+                cwd=PROJECT,
+                env=mock_environment(BOARDS[board], library, folder),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        self.board = self._answer("opening the device")
+
+    def run(self, path: Path, source: str | None = None, every_shape: bool = False) -> dict[str, Any]:
+        """Run the module at `path`, or `source` in its place, and return the fields of `legality.Report`."""
+        text = path.read_text() if source is None else source
+        name = str(path.relative_to(PROJECT))
+        job = {"path": name, "source": text, "every_shape": every_shape, "layers": LAYERS}
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        return {"module": name, **self._answer(name)}
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+        self.process.stdout.close()
+
+    def _answer(self, doing: str) -> dict[str, Any]:
+        line = self.process.stdout.readline()
+        if not line:
+            status = self.process.wait()
+            tail = self.errors.read_text()[-2000:]
+            raise WorkerDied(f"{self.name}: the process ended with status {status} while {doing}:\n{tail}")
+        return json.loads(line)
+
+
+def describe(report: dict[str, Any]) -> str:
+    """All refusals of a run: module, shape, emitted line and the library's own message. Empty where there are none."""
+    return "\n".join(
+        f"{report['module']}:{refusal['line']} in {refusal['function']}, pass {refusal['shape']}: {refusal['code']}\n"
+        f"    {refusal['message']}"
+        for refusal in report["refusals"]
+    )

@@ -1,0 +1,136 @@
+"""The torch reference equals transformers, and would not if a term of the maths were missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from support.families import GEOMETRIES, build_peer, random_tokens
+
+from runtime.reference import attention
+from runtime.reference.dense import Cache, forward, token_by_token
+from runtime.reference.parameters import RandomParameters, parameter_shapes
+from runtime.reference.rope import cos_sin
+from runtime.tables import Rope
+from runtime.verification.comparison import relative_error
+
+LIMIT = 1e-5
+
+
+@pytest.mark.parametrize("family", GEOMETRIES)
+@pytest.mark.parametrize("length", [1, 2, 33, 300])
+def test_logits_keys_and_values_equal_transformers(family, length):
+    peer, tokens, cache = build_peer(family), random_tokens(length, seed=length), Cache()
+    logits = forward(peer.geometry, peer.tensors, tokens, cache=cache)
+    keys, values = peer.keys_and_values(tokens)
+    assert relative_error(logits, peer.logits(tokens)) <= LIMIT
+    for ours, theirs in zip(cache.keys + cache.values, keys + values, strict=True):
+        assert relative_error(ours, theirs) <= LIMIT
+
+
+def without(geometry, term):
+    return {
+        "bias": replace(geometry, query_key_value_bias=False),
+        "head norms": replace(geometry, query_key_norm=False),
+        "rope scaling": replace(geometry, rope=replace(geometry.rope, kind="default")),
+        "tied head": replace(geometry, tied_embeddings=not geometry.tied_embeddings),
+        "epsilon": replace(geometry, norm_epsilon=0.1),
+        "theta": replace(geometry, rope=replace(geometry.rope, theta=500.0)),
+    }[term]
+
+
+@pytest.mark.parametrize(
+    "family, term",
+    [
+        ("qwen2.5", "bias"),
+        ("qwen3", "head norms"),
+        ("llama-tied", "rope scaling"),
+        ("llama-tied", "tied head"),
+        ("llama-untied", "tied head"),
+        ("mistral", "epsilon"),
+        ("mistral", "theta"),
+    ],
+)
+def test_dropping_a_term_of_the_maths_fails_the_comparison(family, term):
+    peer, tokens = build_peer(family), random_tokens(33, seed=1)
+    tensors = {"lm_head.weight": torch.randn(peer.geometry.vocabulary, peer.geometry.hidden)} | peer.tensors
+    assert relative_error(forward(without(peer.geometry, term), tensors, tokens), peer.logits(tokens)) > 100 * LIMIT
+
+
+@pytest.mark.parametrize("name", ["self_attn.k_proj.weight", "mlp.up_proj.weight", "post_attention_layernorm.weight"])
+def test_a_wrong_weight_fails_the_comparison(name):
+    peer, tokens = build_peer("mistral"), random_tokens(33, seed=1)
+    name = f"model.layers.1.{name}"
+    tensors = peer.tensors | {name: peer.tensors[name].roll(1, 0)}
+    assert relative_error(forward(peer.geometry, tensors, tokens), peer.logits(tokens)) > 100 * LIMIT
+
+
+@pytest.mark.parametrize("family", GEOMETRIES)
+def test_any_cut_of_a_prompt_gives_the_same_logits_as_token_by_token(family):
+    peer, tokens = build_peer(family), random_tokens(70, seed=3)
+    want, want_cache = token_by_token(peer.geometry, peer.tensors, tokens)
+    cache, start, got = Cache(), 0, []
+    for end in (1, 32, 33, 64, 70):
+        got.append(forward(peer.geometry, peer.tensors, tokens[start:end], cache=cache))
+        start = end
+    assert relative_error(torch.cat(got), want) <= LIMIT
+    assert cache.length == 70
+    assert relative_error(torch.stack(cache.keys), torch.stack(want_cache.keys)) <= LIMIT
+
+
+def test_attention_in_small_blocks_of_queries_changes_nothing(monkeypatch):
+    peer, tokens = build_peer("qwen3"), random_tokens(129, seed=4)
+    whole = forward(peer.geometry, peer.tensors, tokens)
+    monkeypatch.setattr(attention, "SCORE_LIMIT", 4 * 129 * 7)
+    assert relative_error(forward(peer.geometry, peer.tensors, tokens), whole) <= LIMIT
+
+
+def test_only_the_chosen_rows_reach_the_head_and_every_layer_is_observed():
+    peer, tokens, seen = build_peer("llama-untied"), random_tokens(40, seed=5), []
+    want = peer.model(torch.tensor([tokens]), output_hidden_states=True)
+    got = forward(peer.geometry, peer.tensors, tokens, rows=[39, 0], observe=lambda *of_layer: seen.append(of_layer))
+    assert got.shape == (2, peer.geometry.vocabulary)
+    assert relative_error(got, want.logits[0, [39, 0]]) <= LIMIT
+    assert [layer for layer, *_ in seen] == [0, 1]
+    assert relative_error(seen[0][1], want.hidden_states[1][0]) <= LIMIT
+
+
+def test_float64_agrees_and_half_precision_checkpoints_are_widened():
+    peer, tokens = build_peer("qwen2.5"), random_tokens(33, seed=6)
+    exact = forward(peer.geometry, peer.tensors, tokens, dtype=torch.float64)
+    assert exact.dtype == torch.float64
+    assert relative_error(exact, peer.logits(tokens)) <= LIMIT
+    halves = {name: tensor.bfloat16() for name, tensor in peer.tensors.items()}
+    widened = {name: tensor.float() for name, tensor in halves.items()}
+    assert torch.equal(forward(peer.geometry, halves, tokens), forward(peer.geometry, widened, tokens))
+
+
+@pytest.mark.parametrize("tokens", [[], [256], [-1], [[1, 2]]])
+def test_token_ids_outside_the_vocabulary_are_refused(tokens):
+    peer = build_peer("mistral")
+    with pytest.raises(ValueError, match="from 0 to 255"):
+        forward(peer.geometry, peer.tensors, tokens)
+
+
+def test_an_unknown_rope_is_refused():
+    with pytest.raises(ValueError, match="'yarn' has no reference"):
+        cos_sin(Rope("yarn", 10000.0, 64), torch.arange(4), torch.float32)
+
+
+@pytest.mark.parametrize("family", GEOMETRIES)
+def test_parameter_names_and_shapes_are_the_published_ones(family):
+    peer = build_peer(family)
+    assert parameter_shapes(peer.geometry) == {name: tuple(tensor.shape) for name, tensor in peer.tensors.items()}
+
+
+@pytest.mark.parametrize("family", GEOMETRIES)
+def test_random_parameters_depend_on_seed_and_name_and_keep_activations_finite_and_apart(family):
+    geometry = GEOMETRIES[family]
+    drawn = RandomParameters(geometry, seed=1)
+    name = "model.layers.1.mlp.up_proj.weight"
+    assert torch.equal(drawn[name], RandomParameters(geometry, seed=1)[name])
+    assert not torch.equal(drawn[name], RandomParameters(geometry, seed=2)[name])
+    assert not torch.equal(drawn[name], drawn["model.layers.0.mlp.up_proj.weight"])
+    logits = forward(geometry, drawn, random_tokens(33, seed=1))
+    assert logits.isfinite().all() and logits.std(dim=0).min() > 0.1
