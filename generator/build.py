@@ -4,65 +4,35 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from generator import catalog, inputs, lock
 from generator.errors import Diagnostic, ManifestError, did_you_mean
-from generator.publish import check_writable, publish
+from generator.publish import check_folder, check_writable, publish
 
 if TYPE_CHECKING:
     from generator.pipeline import Emitted
 
-PACKAGE_FILES = {"__init__.py": b'"""Prefill modules written by codegen: one folder for each model, one file for each target."""\n'}
-FRESH = ("unchanged", "same bytes")
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
-
-@dataclass(frozen=True)
-class Job:
-    """One module to look at: names, input digests, and what the lock says of it."""
-
-    model: str
-    target: str
-    path: str
-    recorded: lock.Entry | None
-    current: lock.Entry  # with an empty output digest until it is rendered
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of one file. `status`: unchanged, same bytes (only recorded inputs differ), changed, missing, edited, extra."""
-
-    path: str
-    model: str
-    target: str
-    status: str
-    reasons: tuple[str, ...]
-    before: str
-    after: str | None  # None where it was not rendered
-    emitted: Emitted | None = None
-    entry: lock.Entry | None = None
-
-    @property
-    def stale(self) -> bool:
-        return self.status != "unchanged" and not (self.status == "same bytes" and not self.reasons)
-
-    def diff(self) -> str:
-        """Unified diff from the file as it is to what a build writes."""
-        lines = difflib.unified_diff(
-            self.before.splitlines(keepends=True),
-            (self.after or "").splitlines(keepends=True),
-            self.path,
-            f"{self.path} (built)",
-        )
-        return "".join(lines)
+PACKAGE_FILE = "__init__.py"
+PACKAGE_TEXT = b'"""Prefill modules written by codegen: one folder for each model, one file for each target."""\n'
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for. Empty `models` means all of them; `target` narrows every model to one board."""
+    """What the user asked for. Empty `models` means all of them; `target` narrows every model to one board.
+
+    With `render` modules that are up to date are rendered too, so that their stages can be looked at.
+    """
 
     output: Path
     manifests: Path
@@ -70,6 +40,47 @@ class Request:
     target: str | None = None
     twin: bool = False
     force: bool = False
+    render: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """One module to look at: where it lies below the output folder and what it would be made from now."""
+
+    path: str
+    current: lock.Entry  # with an empty output digest until it is rendered
+    recorded: lock.Entry | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one file. `status`: unchanged, same bytes (only recorded inputs differ), changed, missing, edited, extra.
+
+    `before` is the text on disk, `after` the text that a build leaves there, None where it removes the file.
+    """
+
+    path: str
+    model: str
+    target: str
+    status: str
+    reasons: tuple[str, ...]
+    before: str
+    after: str | None
+    emitted: Emitted | None = None
+    entry: lock.Entry | None = None
+
+    @property
+    def stale(self) -> bool:
+        return self.status != "unchanged" and (self.status != "same bytes" or bool(self.reasons))
+
+    @property
+    def writes(self) -> bool:
+        return self.after is not None and self.status in ("changed", "missing", "edited")
+
+    def diff(self) -> str:
+        """Unified diff from the file on disk to what a build leaves; empty where the two agree."""
+        before, after = self.before.splitlines(keepends=True), (self.after or "").splitlines(keepends=True)
+        return "".join(difflib.unified_diff(before, after, f"{self.path} (on disk)", f"{self.path} (as built)"))
 
 
 def _module_path(model: str, target: str, twin: bool) -> str:
@@ -77,123 +88,145 @@ def _module_path(model: str, target: str, twin: bool) -> str:
     return f"{folder}/{target}.py"
 
 
-def _declared_targets(manifests: Path, model: str) -> tuple[str, ...]:
-    """Targets of a model, from its whole checked manifest: every mistake in it is reported before anything is built."""
+def _declared_targets(request: Request, model: str, text: str, recorded: lock.Lock) -> tuple[str, ...]:
+    """Targets of a model, from its whole checked manifest: every mistake in it is reported before anything is built.
+
+    A manifest from which a module was published kept every rule then, so that only its table names are read again.
+    """
+    digest = inputs.digest(text.encode())
+    if any(entry.model == model and entry.manifest == digest for entry in recorded.modules.values()):
+        return tuple(tomllib.loads(text)["target"])
     from generator import manifest  # pydantic is not needed when nothing changed
 
-    return tuple(manifest.load(manifests, model).manifest.target)
+    return tuple(manifest.load(request.manifests, model).manifest.target)
 
 
-def _jobs(request: Request, recorded: lock.Lock) -> list[Job]:
-    """One job for each model and target asked for; targets come from the lock where the manifest is the recorded one."""
+def _jobs(request: Request, recorded: lock.Lock) -> Iterator[Job]:
+    """One job for each model and target asked for. Raises ManifestError for a target that a model asked for lacks."""
+    if request.target is not None:
+        catalog.find(request.manifests, catalog.TARGETS, request.target)
     sources = inputs.digest(json.dumps(inputs.sources()).encode())
-    jobs = []
     for model in request.models or catalog.names(request.manifests):
         path = catalog.find(request.manifests, catalog.MODELS, model)
-        digest = inputs.digest(catalog.read(path).encode())
-        known = [e for e in recorded.modules.values() if e.model == model]
-        if known and not request.twin and all(e.manifest == digest for e in known):
-            targets: Sequence[str] = [e.target for e in known]
-            if request.target is not None and request.target not in targets:
-                targets = _declared_targets(request.manifests, model)
-        else:
-            targets = _declared_targets(request.manifests, model)
-        if request.target is not None:
-            if request.target not in targets:
-                if request.models or request.target not in catalog.names(request.manifests, catalog.TARGETS):
-                    known_targets = sorted({*targets} if request.models else catalog.names(request.manifests, catalog.TARGETS))
-                    rule = f"{model} has no table for this target"
-                    hint = did_you_mean(request.target, known_targets)
-                    raise ManifestError([Diagnostic(str(path), None, "target", f'"{request.target}"', rule, hint)])
-                continue
-            targets = [request.target]
+        text = catalog.read(path)
+        targets = _declared_targets(request, model, text, recorded)
+        if request.target is not None and request.target not in targets and request.models:
+            rule, hint = f"{model} has no table for this target", did_you_mean(request.target, targets)
+            raise ManifestError([Diagnostic(str(path), None, "target", f'"{request.target}"', rule, hint)])
         for target in targets:
-            board = catalog.read(catalog.find(request.manifests, catalog.TARGETS, target)).encode()
-            current = lock.Entry(model, target, digest, inputs.digest(board), sources, inputs.tools(), "")
+            if request.target not in (None, target):
+                continue
+            board = catalog.read(catalog.find(request.manifests, catalog.TARGETS, target))
+            digests = (inputs.digest(text.encode()), inputs.digest(board.encode()), sources, inputs.tools())
             where = _module_path(model, target, request.twin)
-            jobs.append(Job(model, target, where, recorded.modules.get(where), current))
-    return jobs
+            yield Job(where, lock.Entry(model, target, *digests, output=""), recorded.modules.get(where))
 
 
 def _reasons(job: Job, recorded: lock.Lock) -> tuple[str, ...]:
     """Which recorded inputs of a module are not today's. A new tool version is no reason: it only renders again."""
-    if job.recorded is None:
+    then, now = job.recorded, job.current
+    if then is None:
         return ("never built here",)
     reasons = []
-    if job.recorded.manifest != job.current.manifest:
-        reasons.append(f"{catalog.MODELS}/{job.model}.toml changed")
-    if job.recorded.board != job.current.board:
-        reasons.append(f"{catalog.TARGETS}/{job.target}.toml changed")
-    if job.recorded.sources != job.current.sources:
-        now = inputs.sources()
-        changed = sorted(name for name in now.keys() | recorded.sources.keys() if now.get(name) != recorded.sources.get(name))
+    if then.manifest != now.manifest:
+        reasons.append(f"{catalog.MODELS}/{now.model}.toml changed")
+    if then.board != now.board:
+        reasons.append(f"{catalog.TARGETS}/{now.target}.toml changed")
+    if then.sources != now.sources:
+        old, new = recorded.sources, inputs.sources()
+        changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
         reasons += [f"{name} changed" for name in changed] or ["the generator changed since it was built"]
     return tuple(reasons)
 
 
-def _emit(request: Request, job: Job) -> Emitted:
+def _emit(request: Request, model: str, target: str) -> Emitted:
     from generator import geometry, manifest, targets, twin
-    from generator.pipeline import emit
+    from generator.pipeline import TemplateFault, emit
+    from generator.programs import NoProgram
 
-    file = manifest.load(request.manifests, job.model)
+    file = manifest.load(request.manifests, model)
     if request.twin:
         file = twin.twin(file)
-    resolved = geometry.resolve(file, targets.load_board(request.manifests, job.target))
-    return emit(resolved, f"{catalog.MODELS}/{job.model}.toml", inputs.TEMPLATES)
+    resolved = geometry.resolve(file, targets.load_board(request.manifests, target))
+    try:
+        return emit(resolved, f"{catalog.MODELS}/{model}.toml", inputs.TEMPLATES)
+    except NoProgram as error:
+        board = catalog.find(request.manifests, catalog.TARGETS, target)
+        rule, hint = f"is too small for {model}: {error}", "no model of these sizes runs on such a board"
+        raise ManifestError(
+            [Diagnostic(str(board), None, "l1.bank_bytes", str(resolved.board.l1_bank_bytes), rule, hint)]
+        ) from None
+    except TemplateFault as error:
+        rule = f"make no module of {model} on {target}: {error}"
+        raise ManifestError([Diagnostic(str(inputs.TEMPLATES), None, "", "", rule, "correct the templates")]) from error
+
+
+def _content(path: Path) -> bytes | None:
+    """The bytes of a file, None where there is none. Raises ManifestError where there is something else."""
+    try:
+        return path.read_bytes() if path.exists() else None
+    except OSError as error:
+        rule = f"cannot be read ({error.strerror})"
+        raise ManifestError(
+            [Diagnostic(str(path), None, "", "", rule, "make it a readable file, or remove it")]
+        ) from None
+
+
+def _outputs(path: str, *locks: lock.Lock) -> set[str]:
+    """Digests of a module as builds made it: the last one, and one that was cut short."""
+    return {one.modules[path].output for one in locks if path in one.modules}
 
 
 def _look_at(request: Request, job: Job, recorded: lock.Lock, pending: lock.Lock) -> Result:
-    path = request.output / job.path
-    try:
-        content = path.read_bytes() if path.exists() else None
-    except OSError as error:
-        rule = f"cannot be read ({error.strerror})"
-        raise ManifestError([Diagnostic(str(path), None, "", "", rule, "make it a readable file, or remove it")]) from None
+    content = _content(request.output / job.path)
     digest = inputs.digest(content) if content is not None else None
     reasons = _reasons(job, recorded)
     before = content.decode("utf-8", "replace") if content is not None else ""
-    if not reasons and digest == job.recorded.output and job.recorded.tools == job.current.tools:
-        return Result(job.path, job.model, job.target, "unchanged", (), before, before, entry=job.recorded)
-    emitted = _emit(request, job)
-    after = emitted.text.encode()
-    entry = lock.Entry(**{**vars(job.current), "output": inputs.digest(after)})
-    ours = {e.output for e in (job.recorded, pending.modules.get(job.path)) if e is not None} | {entry.output}
+    model, target = job.current.model, job.current.target
+    if not reasons and not request.render and digest == job.recorded.output and job.recorded.tools == job.current.tools:
+        return Result(job.path, model, target, "unchanged", (), before, before, entry=job.recorded)
+    emitted = _emit(request, model, target)
+    entry = replace(job.current, output=inputs.digest(emitted.text.encode()))
     if content is None:
         status = "missing"
-    elif digest not in ours:
-        status = "edited"
+    elif digest == entry.output:
+        status = "same bytes"
     else:
-        status = "same bytes" if content == after else "changed"
-    return Result(job.path, job.model, job.target, status, reasons, before, emitted.text, emitted, entry)
+        status = "changed" if digest in _outputs(job.path, recorded, pending) else "edited"
+    return Result(job.path, model, target, status, reasons, before, emitted.text, emitted, entry)
 
 
-def _extras(request: Request, recorded: lock.Lock, jobs: Iterable[Job]) -> list[Result]:
+def _extras(request: Request, recorded: lock.Lock, pending: lock.Lock, jobs: Iterable[Job]) -> Iterator[Result]:
     """Modules on disk or in the lock that no manifest asks for; only a look at everything can tell."""
     if request.models or request.target is not None or request.twin:
-        return []
-    expected = {job.path for job in jobs}
+        return
+    asked = {_module_path(job.current.model, job.current.target, twin) for job in jobs for twin in (False, True)}
     on_disk = {path.relative_to(request.output).as_posix() for path in request.output.glob("*/*.py")}
-    names = {name for name in on_disk | recorded.modules.keys() if not name.endswith("__init__.py")} - expected
-    results = []
-    for name in sorted(names):
-        entry = recorded.modules.get(name)
-        path = request.output / name
-        before = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-        reason = "no manifest asks for it" if entry else "no manifest asks for it and no build made it"
-        model, target = (entry.model, entry.target) if entry else ("", "")
-        results.append(Result(name, model, target, "extra", (reason,), before, None, entry=entry))
-    return results
+    made = recorded.modules | pending.modules
+    for name in sorted(on_disk | made.keys()):
+        if name in asked or name.endswith(PACKAGE_FILE):
+            continue
+        content = _content(request.output / name)
+        before = content.decode("utf-8", "replace") if content is not None else ""
+        if name not in made:
+            reason = "no manifest asks for it and no build made it"
+            yield Result(name, "", "", "extra", (reason,), before, before)
+            continue
+        ours = content is None or inputs.digest(content) in _outputs(name, recorded, pending)
+        status = "extra" if ours else "edited"
+        yield Result(name, made[name].model, made[name].target, status, ("no manifest asks for it",), before, None)
 
 
-def examine(request: Request, progress: Callable[[str], None] = lambda path: None) -> list[Result]:
+def examine(request: Request, progress: Progress = lambda path: None) -> list[Result]:
     """The state of every module asked for, rendered where need be; nothing is written. Raises ManifestError."""
+    check_folder(request.output)
     recorded, pending = lock.read(request.output), lock.read_pending(request.output)
-    jobs = _jobs(request, recorded)
+    jobs = list(_jobs(request, recorded))
     results = []
     for job in jobs:
-        results.append(_look_at(request, job, recorded, pending))
         progress(job.path)
-    return results + _extras(request, recorded, jobs)
+        results.append(_look_at(request, job, recorded, pending))
+    return [*results, *_extras(request, recorded, pending, jobs)]
 
 
 def refuse_edited(request: Request, results: Iterable[Result]) -> None:
@@ -202,73 +235,61 @@ def refuse_edited(request: Request, results: Iterable[Result]) -> None:
 
     problems = []
     for result in results:
-        if result.status != "edited":
-            continue
-        keys = keys_behind(result)
-        where = f"change {', '.join(keys)} instead" if keys else "change the manifest or the template instead"
-        rule = f"was edited by hand:\n{result.diff()}"
-        problems.append(
-            Diagnostic(str(request.output / result.path), None, "", "", rule, f"{where}, or discard the edit with --force")
-        )
+        if result.status == "edited":
+            keys = keys_behind(result)
+            where = f"change {', '.join(keys)} instead" if keys else "change the manifest or the template instead"
+            rule = f"was edited by hand; a build would turn it back:\n{result.diff()}"
+            place = str(request.output / result.path)
+            problems.append(Diagnostic(place, None, "", "", rule, f"{where}, or discard the edit with --force"))
     if problems:
         raise ManifestError(problems)
 
 
-def build(request: Request, progress: Callable[[str], None] = lambda path: None) -> list[Result]:
-    """Bring every module asked for up to date. Raises ManifestError before anything is written."""
+def plan(request: Request, progress: Progress = lambda path: None) -> list[Result]:
+    """Everything that `build` does but the writing. Raises ManifestError for all that it refuses."""
     check_writable(request.output)
     results = examine(request, progress)
     if not request.force:
         refuse_edited(request, results)
+    return results
+
+
+def build(request: Request, progress: Progress = lambda path: None) -> list[Result]:
+    """Bring every module asked for up to date. Raises ManifestError before anything is written."""
+    results = plan(request, progress)
     recorded = lock.read(request.output)
-    modules = {**recorded.modules, **{r.path: r.entry for r in results if r.entry is not None and r.status != "extra"}}
-    removed = [r.path for r in results if r.status == "extra" and r.entry is not None]
-    modules = {name: entry for name, entry in sorted(modules.items()) if name not in removed}
+    removed = [result.path for result in results if result.after is None]
+    built = {result.path: result.entry for result in results if result.entry is not None}
+    modules = {name: entry for name, entry in (recorded.modules | built).items() if name not in removed}
     new_lock = lock.Lock(inputs.sources() if any(r.emitted for r in results) else recorded.sources, modules)
-    files = {r.path: r.after.encode() for r in results if r.status in ("changed", "missing", "edited")}
-    for name, content in PACKAGE_FILES.items():
-        for folder in ("", *{f"{Path(path).parent.as_posix()}/" for path in files}):
-            if not (request.output / folder / name).exists():
-                files[folder + name] = content
-    if files or removed or new_lock != recorded or lock.read_pending(request.output).modules:
+    files = {result.path: result.after.encode() for result in results if result.writes}
+    folders = {_folder(name) for name in modules}
+    left = [f"{folder}/{PACKAGE_FILE}" for folder in {_folder(name) for name in removed} - folders]
+    removed += [name for name in left if _content(request.output / name) == PACKAGE_TEXT]
+    packages = [PACKAGE_FILE, *(f"{folder}/{PACKAGE_FILE}" for folder in sorted(folders))]
+    files |= {name: PACKAGE_TEXT for name in packages if not (request.output / name).exists()}
+    unfinished = lock.read_pending(request.output) != lock.Lock()
+    if files or removed or unfinished or new_lock != recorded:
         publish(request.output, files, removed, new_lock)
     return results
 
 
-def rendered(request: Request, result: Result) -> Emitted:
-    """The rendered form of a module, whether or not the examination had to render it."""
-    if result.emitted is not None:
-        return result.emitted
-    recorded = lock.read(request.output)
-    narrowed = Request(request.output, request.manifests, (result.model,), result.target, request.twin)
-    return _emit(request, _jobs(narrowed, recorded)[0])
+def _folder(module_path: str) -> str:
+    return PurePosixPath(module_path).parent.as_posix()
 
 
-def emitted_at(request: Request, path: Path) -> Emitted:
-    """The module that stands at `path`, rendered again. Raises ManifestError for a file that the lock does not know."""
+def emitted_at(request: Request, path: Path) -> tuple[str, Emitted]:
+    """Name of the model and rendered form of the module at `path`. Raises ManifestError for a file that the lock does not
+    know, and for one that is not what a build would write now, whose lines would not be those of the rendered form."""
     recorded = lock.read(request.output)
     for name, entry in recorded.modules.items():
-        if (request.output / name).resolve() == path:
-            narrowed = Request(request.output, request.manifests, (entry.model,), entry.target)
-            return _emit(narrowed, _jobs(narrowed, recorded)[0])
+        if (request.output / name).resolve() == path.resolve():
+            twin = name != _module_path(entry.model, entry.target, False)
+            emitted = _emit(replace(request, twin=twin), entry.model, entry.target)
+            if _content(path) != emitted.text.encode():
+                rule, hint = "is not what a build would write now", f"codegen build {entry.model} brings it up to date"
+                raise ManifestError([Diagnostic(str(path), None, "", "", rule, hint)])
+            return entry.model, emitted
     rule = f"is no module that a build into {request.output} made"
     hint = did_you_mean(path.name, [str(request.output / name) for name in recorded.modules])
     raise ManifestError([Diagnostic(str(path), None, "", "", rule, hint)])
-
-
-def key_places(manifests: Path, emitted: Emitted, keys: Iterable[str]) -> list[dict[str, str]]:
-    """For each dotted key its file:line and its value there; a key left out of the file is told as its default."""
-    from generator import manifest
-    from generator.errors import shown
-
-    path = catalog.find(manifests, catalog.MODELS, emitted.resolved.name.removesuffix("-twin"))
-    file = manifest.load(manifests, path.stem)
-    places = []
-    for key in keys:
-        value = file.manifest.model_dump()
-        for part in key.split("."):
-            value = value[part] if isinstance(value, dict) and part in value else None
-        stated = tuple(key.split(".")) in file.source.lines
-        place = f"{path}:{file.source.line(key.split('.'))}" + ("" if stated else " (default)")
-        places.append({"key": key, "place": place, "value": shown(value)})
-    return places

@@ -1,4 +1,4 @@
-"""The files of a manifest directory: what is there, and the text of one. Imports nothing heavy, so that listing stays quick."""
+"""The files of a manifest directory: what is there, and the text of one. Imports nothing slow: listing is quick."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def find(manifests: Path, kind: str, name: str) -> Path:
     if name not in known:
         noun = "model" if kind == MODELS else "target"
         rule = f"no {noun} of this name in the directory"
-        raise ManifestError([Diagnostic(str(manifests / kind), None, noun, f'"{name}"', rule, did_you_mean(name, known))])
+        raise ManifestError(
+            [Diagnostic(str(manifests / kind), None, noun, f'"{name}"', rule, did_you_mean(name, known))]
+        )
     return manifests / kind / f"{name}.toml"
 
 
@@ -33,7 +35,9 @@ def read(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         byte = f"byte 0x{error.object[error.start]:02x}"
-        raise ManifestError([Diagnostic(str(path), line, "", byte, "a TOML file is UTF-8", "save it as UTF-8")]) from None
+        raise ManifestError(
+            [Diagnostic(str(path), line, "", byte, "a TOML file is UTF-8", "save it as UTF-8")]
+        ) from None
     except OSError as error:
         rule = f"cannot be read ({error.strerror})"
         hint = "name a file" if path.is_dir() else "check the path and its permissions"

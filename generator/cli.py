@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from generator import catalog
-from generator.errors import Diagnostic, ManifestError
+from generator.errors import Diagnostic, ManifestError, did_you_mean
 
 REPOSITORY = Path(__file__).parent.parent
 STALE, MISTAKE = 1, 2
@@ -20,27 +23,34 @@ JSON_VERSION = 1
 class Commands(click.Group):
     """Turns a refused input into its diagnostics and exit code 2, as JSON where the command was asked for JSON."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.obj = "--json" in args
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except ManifestError as error:
-            if "--json" in sys.argv:
-                problems = [vars(problem) for problem in error.diagnostics]
-                click.echo(json.dumps({"version": JSON_VERSION, "errors": problems}))
+            if ctx.obj:
+                _print_errors(error.diagnostics)
             click.echo(str(error), err=True)
             ctx.exit(MISTAKE)
+        except click.UsageError as error:
+            if ctx.obj:
+                _print_errors([Diagnostic("codegen", None, "", "", error.format_message(), "")])
+            raise
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
-            from generator.errors import did_you_mean
+            raise click.UsageError(
+                f'no command "{args[0]}"; {did_you_mean(args[0], self.list_commands(ctx))}', ctx
+            ) from None
 
-            raise click.UsageError(f'no command "{args[0]}"; {did_you_mean(args[0], self.list_commands(ctx))}', ctx) from None
 
-
-def _folder(name: str) -> click.Path:
-    return click.Path(path_type=Path, file_okay=True)
+def _print_errors(diagnostics: Iterable[Diagnostic]) -> None:
+    click.echo(json.dumps({"version": JSON_VERSION, "errors": [vars(problem) for problem in diagnostics]}))
 
 
 manifests_option = click.option(
@@ -50,7 +60,10 @@ manifests_option = click.option(
     help="Folder with models/*.toml and targets/*.toml [default: the ones that ship with codegen].",
 )
 output_option = click.option(
-    "--output", type=click.Path(path_type=Path), default=None, help="Folder for emitted modules [default: generated/ of the clone]."
+    "--output",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Folder for emitted modules [default: generated/ of the clone].",
 )
 target_option = click.option("--target", metavar="T", help="Only this board, for example n150.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
@@ -86,7 +99,9 @@ def main() -> None:
 @click.option("--all", "every", is_flag=True, help="Every model of the manifest folder.")
 @target_option
 @click.option("--check", "mode", flag_value="check", help="Write nothing; exit 1 if anything is stale.")
-@click.option("--diff", "mode", flag_value="diff", help="Write nothing; print what would change; exit 1 if anything would.")
+@click.option(
+    "--diff", "mode", flag_value="diff", help="Write nothing; print what would change; exit 1 if anything would."
+)
 @click.option("--dry-run", "mode", flag_value="dry-run", help="Write nothing; list what would be written.")
 @click.option("--force", is_flag=True, help="Overwrite modules that were edited by hand.")
 @click.option("--twin", is_flag=True, help="Build the small twin of each model, for numeric tests; needs --output.")
@@ -100,66 +115,59 @@ def build(models, every, target, mode, force, twin, dump_ir, output, manifests, 
     Only what changed is rendered again. Nothing is written if any manifest has a mistake or any module was edited by hand.
     """
     from generator import build as builder
+    from generator import report
+    from generator.publish import check_writable
 
     if bool(models) == every:
-        raise click.UsageError("name the models to build, or use --all" if not models else "name models or use --all, not both")
+        raise click.UsageError(
+            "name models or use --all, not both" if every else "name the models to build, or use --all"
+        )
     if twin and output is None:
         raise click.UsageError("--twin needs --output DIR: twins are for tests and not committed")
-    request = builder.Request(_output(output), manifests, models, target, twin, force)
+    request = builder.Request(
+        _output(output), manifests, tuple(dict.fromkeys(models)), target, twin, force, render=dump_ir is not None
+    )
+    if dump_ir is not None:
+        check_writable(dump_ir, "--dump-ir")
+    run = {None: builder.build, "dry-run": builder.plan}.get(mode, builder.examine)
     with _progress(as_json) as progress:
-        if mode is None:
-            results = builder.build(request, progress)
-        else:
-            results = builder.examine(request, progress)
+        results = run(request, progress)
     if dump_ir is not None:
         from generator.dump import dump
 
         for result in results:
-            dump(dump_ir, builder.rendered(request, result))
-    stale = [result for result in results if result.stale]
+            if result.emitted is not None:
+                dump(dump_ir, result.emitted)
+    stale = any(result.stale for result in results)
     if as_json:
-        rows = [{"path": r.path, "model": r.model, "target": r.target, "status": r.status, "reasons": r.reasons} for r in results]
-        click.echo(json.dumps({"version": JSON_VERSION, "output": str(request.output), "stale": bool(stale), "modules": rows}))
+        modules = report.data(results)
+        click.echo(
+            json.dumps({"version": JSON_VERSION, "output": str(request.output), "stale": stale, "modules": modules})
+        )
+    elif mode == "diff":
+        click.echo("".join(report.diffs(results)), nl=False)
     else:
-        _say(results, mode)
+        click.echo("\n".join(report.lines(results, mode)))
     if mode in ("check", "diff") and stale:
         sys.exit(STALE)
 
 
-def _say(results, mode: str | None) -> None:
-    words = {"changed": "changed", "missing": "missing", "edited": "edited by hand", "extra": "extra", "same bytes": "inputs changed"}
-    if mode == "diff":
-        for result in results:
-            click.echo(result.diff(), nl=False)
+@contextmanager
+def _progress(as_json: bool) -> Iterator[Callable[[str], None]]:
+    """Shows which module is being looked at, on a terminal and once a second has passed; silent elsewhere."""
+    if as_json or not sys.stderr.isatty():
+        yield lambda path: None
         return
-    stale = [result for result in results if result.stale]
-    verb = {"check": "stale", "dry-run": "would write", None: "wrote"}[mode]
-    for result in stale:
-        why = f" ({'; '.join(result.reasons)})" if result.reasons else ""
-        click.echo(f"{verb}: {result.path}: {words[result.status]}{why}")
-    click.echo(f"{len(results)} modules, {len(results) - len(stale)} up to date, {len(stale)} {verb}")
+    began = time.monotonic()
 
+    def step(path: str) -> None:
+        if time.monotonic() - began > 1:
+            click.echo(f"\r\x1b[K{path}", nl=False, err=True)
 
-class _progress:
-    """A spinner line on a terminal for builds over a second; silent elsewhere."""
-
-    def __init__(self, as_json: bool) -> None:
-        self.shown = not as_json and sys.stderr.isatty()
-
-    def __enter__(self):
-        import time
-
-        began = time.monotonic()
-
-        def step(path: str) -> None:
-            if self.shown and time.monotonic() - began > 1:
-                click.echo(f"\r\x1b[K{path}", nl=False, err=True)
-
-        return step
-
-    def __exit__(self, *unused: object) -> None:
-        if self.shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
+    try:
+        yield step
+    finally:
+        click.echo("\r\x1b[K", nl=False, err=True)
 
 
 @main.command("list")
@@ -167,18 +175,13 @@ class _progress:
 @json_option
 def list_models(manifests, as_json) -> None:
     """List models with family, size and targets."""
-    from generator.listing import rows
+    from generator.listing import rows, table
 
-    table = rows(manifests)
+    found = rows(manifests)
     if as_json:
-        click.echo(json.dumps({"version": JSON_VERSION, "models": table}))
-        return
-    widths = [max(len(row[key]) for row in [*table, {k: k for k in table[0]}]) for key in ("name", "family", "targets")] if table else []
-    if not table:
-        click.echo(f"no models in {manifests / catalog.MODELS}")
-        return
-    for row in [{key: key for key in ("name", "family", "targets")}, *table]:
-        click.echo("  ".join(row[key].ljust(width) for key, width in zip(("name", "family", "targets"), widths)).rstrip())
+        click.echo(json.dumps({"version": JSON_VERSION, "models": found}))
+    else:
+        click.echo(table(found) if found else f"no models in {manifests / catalog.MODELS}")
 
 
 @main.command()
@@ -214,24 +217,26 @@ def explain(place, output, manifests, as_json) -> None:
     from generator import build as builder
     from generator import inputs
     from generator.explain import explain as explain_line
+    from generator.explain import key_places, shown_path
 
     name, _, number = place.rpartition(":")
-    path = Path(name).resolve()
-    if not name or not number.isdigit():
+    if not name or not number.isdecimal():
         raise click.UsageError("name a file and a line, for example generated/llama_3_2_1b/n150.py:20")
-    emitted = builder.emitted_at(builder.Request(_output(output), manifests), path)
+    path = Path(name)
+    model, emitted = builder.emitted_at(builder.Request(_output(output), manifests), path)
     lines = emitted.text.count("\n")
     if not 1 <= int(number) <= lines:
-        rule = f"has lines 1 to {lines}"
-        raise ManifestError([Diagnostic(str(path), None, "", number, rule, "name one of them")])
+        raise ManifestError(
+            [Diagnostic(str(path), None, "line", number, f"has lines 1 to {lines}", "name one of them")]
+        )
     found = explain_line(emitted, int(number), inputs.TEMPLATES)
-    keys = builder.key_places(manifests, emitted, found.keys)
-    origin = f"templates/{found.origin.template}:{found.origin.line}" if found.origin else "the formatter"
+    keys = key_places(manifests, model, found.keys)
+    origin = f"{shown_path(inputs.TEMPLATES / found.origin.template)}:{found.origin.line}" if found.origin else None
     if as_json:
         shown = {"line": found.text, "template": origin, "template_line": found.template_text, "keys": keys}
         click.echo(json.dumps({"version": JSON_VERSION, **shown}))
         return
-    click.echo(f"{place}\n  {found.text.strip()}\nmade by {origin}\n  {found.template_text}")
+    click.echo(f"{place}\n  {found.text.strip()}\nmade by {origin or 'the formatter'}\n  {found.template_text}")
     for key in keys:
         click.echo(f"from {key['place']}: {key['key']} = {key['value']}")
 
@@ -239,9 +244,16 @@ def explain(place, output, manifests, as_json) -> None:
 @main.command()
 @click.argument("model")
 @target_option
-@click.option("--weights", default="auto", show_default=True, help="A safetensors file or folder, a GGUF file, random, or auto: the package that the manifest names.")
+@click.option(
+    "--weights",
+    default="auto",
+    show_default=True,
+    help="A safetensors file or folder, a GGUF file, random, or auto: the package that the manifest names.",
+)
 @click.option("--prompt", "prompts", multiple=True, help="A prompt of your own; may be repeated.")
-@click.option("--device", type=int, default=None, help="Run on this Tenstorrent device through ttnn instead of the emulator.")
+@click.option(
+    "--device", type=int, default=None, help="Run on this Tenstorrent device through ttnn instead of the emulator."
+)
 @output_option
 @manifests_option
 @json_option
@@ -250,8 +262,41 @@ def verify(model, target, weights, prompts, device, output, manifests, as_json) 
 
     Prints the five likeliest next tokens of each, the correlation of the logits and the time. Exit 1 if a comparison fails.
     """
-    from generator.verification import run
+    import os
 
-    passed, text = run(model, target, weights, prompts, device, _output(output), manifests, as_json)
-    click.echo(text, nl=not text.endswith("\n"))
-    sys.exit(0 if passed else STALE)
+    from generator import manifest
+
+    if device is not None:
+        os.environ["PREFILL_BACKEND"] = "ttnn"
+    file = manifest.load(manifests, model)
+    names = list(file.manifest.target)
+    if target is not None and target not in names:
+        rule = f"{model} has no table for this target"
+        raise ManifestError([Diagnostic(file.path, None, "target", f'"{target}"', rule, did_you_mean(target, names))])
+    packaged = file.manifest.weights
+    # From here on the runtime is used; nothing of it is imported before the backend is chosen.
+    from runtime.errors import PrefillError
+    from runtime.load import load
+    from runtime.verification.report import render
+    from runtime.verify import main_verification
+
+    try:
+        report = main_verification(
+            load(_output(output) / manifest.module_name(model) / f"{target or names[0]}.py"),
+            weights=weights,
+            prompts=prompts or None,
+            package_file=(packaged.package, packaged.file) if packaged else None,
+            progress=None if as_json or not sys.stderr.isatty() else lambda text: click.echo(f"... {text}", err=True),
+        )
+    except PrefillError as error:
+        if as_json:
+            click.echo(json.dumps({"version": JSON_VERSION, "errors": [{"rule": str(error)}]}))
+        click.echo(f"{type(error).__name__}: {error}", err=True)
+        sys.exit(MISTAKE)
+    if as_json:
+        click.echo(json.dumps({"version": JSON_VERSION, **report.to_json()}))
+    else:
+        from rich.console import Console
+
+        Console().print(*render(report))
+    sys.exit(0 if report.passed else STALE)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from generator.pipeline import Emitted
 from generator.render import attention_table, matmul_table
+from generator.source_map import unmark
 
 
 def dump(folder: Path, emitted: Emitted) -> None:
@@ -18,7 +19,7 @@ def dump(folder: Path, emitted: Emitted) -> None:
     }
     data = {"resolved": resolved.to_json(), "shapes": [vars(shape) for shape in shapes], "programs": programs}
     stages = [(f"{name}.json", json.dumps(value, indent=1) + "\n") for name, value in data.items()]
-    stages += [(f"{name}.py", text) for name, text in emitted.stages.items()]
+    stages += [(f"{name}.py", unmark(tree.code)[0]) for name, tree in emitted.stages.items()]
     stages.append(("formatted.py", emitted.text))
     place = folder / resolved.module / resolved.target
     place.mkdir(parents=True, exist_ok=True)

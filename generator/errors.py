@@ -12,9 +12,9 @@ from dataclasses import dataclass
 class Diagnostic:
     """One mistake in one file.
 
-    `line` counts from 1 and is None where no line can be named (an unreadable file). `key` is dotted, `value` is the offending
-    value as the file's author would write it; both are empty where the mistake has none. `hint` is the nearest legal value or
-    the next thing to do.
+    `line` counts from 1 and is None where no line can be named (an unreadable file). `key` is dotted, `value` is as the
+    file's author would write it; both are empty where the mistake has none. `hint` is the nearest legal value or the
+    next thing to do.
     """
 
     path: str
@@ -32,7 +32,7 @@ class Diagnostic:
 
 
 class ManifestError(Exception):
-    """A manifest or target file is refused. Nothing was written; `diagnostics` holds every mistake found, in file order."""
+    """Input is refused and nothing was written; `diagnostics` holds every mistake found, in file order."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(sorted(diagnostics, key=lambda one: (one.path, one.line or 0)))
@@ -52,9 +52,11 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The hint for a name that is not among `known`: the closest one, or else all of them."""
+def did_you_mean(name: str, known: Iterable[str], *, list_all: bool = True) -> str:
+    """The hint for a name that is not among `known`: the closest; all of them where none is close or `list_all`."""
     choices = sorted(known)
     close = difflib.get_close_matches(name.lower(), choices, n=1)
     listed = f"known: {', '.join(choices)}" if choices else "none is known"
-    return f'did you mean "{close[0]}"? ({listed})' if close else listed
+    if not close:
+        return listed
+    return f'did you mean "{close[0]}"? ({listed})' if list_all else f'did you mean "{close[0]}"?'

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from generator import catalog
+from generator.errors import shown
 from generator.source_map import Origin
 
 if TYPE_CHECKING:
@@ -90,3 +94,26 @@ def keys_behind(result: Result) -> list[str]:
             for line in range(start + 1, min(max(end, start + 1), len(after)) + 1):
                 keys += explain(result.emitted, line, TEMPLATES).keys
     return list(dict.fromkeys(keys))
+
+
+def key_places(manifests: Path, model: str, keys: Iterable[str]) -> list[dict[str, str]]:
+    """For each dotted key its file:line and its value there; a key left out of the file is told as its default."""
+    from generator import manifest
+
+    path = catalog.find(manifests, catalog.MODELS, model)
+    file = manifest.load(manifests, model)
+    places = []
+    for key in keys:
+        value = file.manifest.model_dump()
+        for part in key.split("."):
+            value = value[part] if isinstance(value, dict) and part in value else None
+        stated = tuple(key.split(".")) in file.source.lines
+        place = f"{shown_path(path)}:{file.source.line(key.split('.'))}" + ("" if stated else " (default)")
+        places.append({"key": key, "place": place, "value": shown(value)})
+    return places
+
+
+def shown_path(path: Path) -> str:
+    """A path as the reader would type it: from the current folder where it lies below, absolute elsewhere."""
+    relative = os.path.relpath(path)
+    return str(path.absolute()) if relative.startswith(os.pardir) else relative

@@ -56,10 +56,10 @@ class PackagedWeights:
 
 @dataclass(frozen=True)
 class Resolved:
-    """One model on one target: every number that the back half of the generator reads. Tokens, elements or bytes as named.
+    """One model on one target: every number that the later stages read. Tokens, elements or bytes as named.
 
-    Fields beginning with `device_` are the share of one device. `derivations` says in words how a number that stands in no file
-    came about, by field name; `keys` names the manifest key (or keys, separated by ", ") that a field came from.
+    Fields beginning with `device_` are the share of one device. `derivations` says in words how a number that stands in
+    no file came about, by field name; `keys` names the manifest key (or keys, with ", " between) that a field came from.
     """
 
     name: str
@@ -124,8 +124,10 @@ NOT_IN_DIGEST = ("source", "packaged_weights", "derivations", "keys", "memory", 
 
 
 def resolve(file: ModelFile, board: Board) -> Resolved:
-    """A manifest on a board. Raises ManifestError for a board that the manifest has no table for, a wave over the board's limit,
-    and a model that does not fit its DRAM.
+    """A manifest on a board.
+
+    Raises ManifestError for a board that the manifest has no table for, a wave over the board's limit, and a model that
+    does not fit the board's DRAM.
     """
     manifest = file.manifest
     if board.name not in manifest.target:
@@ -179,10 +181,14 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
         context_blocks=table.context // table.block_size,
         alignment=rules.alignment(table),
         derivations={
-            "head_dim": "model.head_dim" if model.head_dim else f"{model.hidden} hidden / {model.query_heads} query heads",
+            "head_dim": (
+                "model.head_dim" if model.head_dim else f"{model.hidden} hidden / {model.query_heads} query heads"
+            ),
             "device_query_width": f"{query_heads} query heads x {head_dim}",
             "device_key_value_width": f"{key_value_heads} key-value heads x {head_dim}",
-            "device_query_key_value_width": f"({query_heads} query + 2 x {key_value_heads} key-value heads) x {head_dim}",
+            "device_query_key_value_width": (
+                f"({query_heads} query + 2 x {key_value_heads} key-value heads) x {head_dim}"
+            ),
             "attention_scale": derived_scale,
             "context_blocks": f"{table.context} context / {table.block_size} block",
             "alignment": f"lcm({table.block_size} block, {table.attention_chunk} attention chunk)",
@@ -286,7 +292,8 @@ def _does_not_fit(file: ModelFile, resolved: Resolved) -> ManifestError:
         ("trace region", used.trace_region),
     )
     listed = " + ".join(f"{size / GIB:.3f} {name}" for name, size in parts)
-    rule = f"does not fit: {listed} = {used.total / GIB:.3f} GiB of {used.capacity / GIB:.3f} GiB DRAM on {resolved.target}"
+    whole = f"{used.total / GIB:.3f} GiB of {used.capacity / GIB:.3f} GiB DRAM on {resolved.target}"
+    rule = f"does not fit: {listed} = {whole}"
     blocks = memory.most_key_value_blocks(resolved, used.capacity - (used.total - used.key_value))
     tokens = blocks * resolved.block_size
     if blocks >= resolved.context_blocks:

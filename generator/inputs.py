@@ -10,6 +10,10 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 TEMPLATES = PACKAGE.parent / "templates"
 TOOLS = ("black", "jinja2", "libcst")
+# Files of the generator that no emitted byte depends on: they decide, write and tell, and may change without a rebuild.
+AROUND_THE_TEXT = frozenset(
+    f"{name}.py" for name in "build cli dump explain inputs listing lock publish report".split()
+)
 
 
 def digest(content: bytes) -> str:
@@ -17,11 +21,18 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def sources() -> dict[str, str]:
+    """Digest of every template and of every file of the generator behind a text, by a path that is the same everywhere."""
+    return _sources(TEMPLATES)
+
+
 @cache
-def sources(templates: Path = TEMPLATES) -> dict[str, str]:
-    """Digest of every template and of every file of the generator, by a path that does not depend on where they lie."""
+def _sources(templates: Path) -> dict[str, str]:
     found = {f"templates/{path.relative_to(templates).as_posix()}": path for path in templates.rglob("*.jinja")}
-    found |= {f"generator/{path.relative_to(PACKAGE).as_posix()}": path for path in PACKAGE.rglob("*.py")}
+    behind = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+    found |= {
+        f"generator/{path.as_posix()}": PACKAGE / path for path in behind if path.as_posix() not in AROUND_THE_TEXT
+    }
     return {name: digest(found[name].read_bytes()) for name in sorted(found)}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from generator import catalog
+from generator.errors import ManifestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,17 +23,27 @@ else:
 GIB = 2**30
 
 
+COLUMNS = ("name", "family", "targets")
+
+
 def rows(manifests: Path) -> list[dict[str, str]]:
     """Name, family and targets of every manifest, read without checking it; a broken one says so in its family column."""
-    table = []
+    found = []
     for name in catalog.names(manifests):
         try:
             data = tomllib.loads(catalog.read(catalog.find(manifests, catalog.MODELS, name)))
             family, targets = str(data["family"]), " ".join(data["target"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, ManifestError):
             family, targets = "(broken: codegen show says why)", ""
-        table.append({"name": name, "family": family, "targets": targets})
-    return table
+        found.append(dict(zip(COLUMNS, (name, family, targets))))
+    return found
+
+
+def table(found: Sequence[dict[str, str]]) -> str:
+    """Rows below their headings, in columns as wide as their widest entry."""
+    cells = [COLUMNS, *(tuple(row.values()) for row in found)]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in cells)
 
 
 def describe(resolved: Resolved, shapes: Sequence[PassShape]) -> str:

@@ -155,7 +155,9 @@ def load(manifests: Path, name: str) -> ModelFile:
     path = catalog.find(manifests, catalog.MODELS, name)
     file = parse(catalog.read(path), str(path), catalog.names(manifests, catalog.TARGETS))
     if file.manifest.name != name:
-        raise file.refusal(rules.Problem(("name",), shown(file.manifest.name), "must be the file's own name", f'write "{name}"'))
+        raise file.refusal(
+            rules.Problem(("name",), shown(file.manifest.name), "must be the file's own name", f'write "{name}"')
+        )
     for other in catalog.names(manifests):
         if other != name and module_name(other) == module_name(name):
             rule = f'makes the same folder {module_name(name)} as "{other}"'
@@ -182,20 +184,26 @@ def decode(text: str, path: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise ManifestError([Diagnostic(path, None, "", "", "is nested too deeply", "tables here go four deep")]) from None
+        raise ManifestError(
+            [Diagnostic(path, None, "", "", "is nested too deeply", "tables here go four deep")]
+        ) from None
     except tomllib.TOMLDecodeError as error:
         message = str(error)
     except ValueError:  # Python's own refusal of a number of thousands of digits
         digits = re.search(r"[0-9_]{1000,}", text)
         line = text.count("\n", 0, digits.start()) + 1 if digits else None
-        raise ManifestError([Diagnostic(path, line, "", "", "holds a number too long to read", "write a shorter one")]) from None
+        raise ManifestError(
+            [Diagnostic(path, line, "", "", "holds a number too long to read", "write a shorter one")]
+        ) from None
     found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", message)
     last = text.count("\n", 0, len(text.rstrip())) + 1
     line = int(found.group(1) or last) if found else last
     duplicate = scan(text).first_duplicate()
     if duplicate is not None and duplicate[2] <= line:
         key, first, second = duplicate
-        twice = Diagnostic(path, second, dotted(key), "", f"is defined twice, first on line {first}", "keep one of them")
+        twice = Diagnostic(
+            path, second, dotted(key), "", f"is defined twice, first on line {first}", "keep one of them"
+        )
         raise ManifestError([twice])
     reason = message[: found.start()] if found else message
     raise ManifestError([Diagnostic(path, line, "", "", f"is no TOML ({reason})", "correct this line first")])

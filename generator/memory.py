@@ -1,7 +1,7 @@
 """How much DRAM of one device a resolved model takes, counted as the library's allocator counts it.
 
-Interleaved tensors lie page by page over the banks, so that each bank keeps room for the rounded-up share of the pages. A page is
-a tile, or a row of a row-major tensor, rounded up to the board's alignment.
+Interleaved tensors lie page by page over the banks, so that each bank keeps room for the rounded-up share of the pages.
+A page is a tile, or a row of a row-major tensor, rounded up to the board's alignment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TRACE_PAGE = 4096  # bytes; the trace region of each bank is rounded up to it
 
 @dataclass(frozen=True)
 class MemoryItem:
-    """`count` equal tensors of `pages` pages each; `bytes` is what all of them take over all banks, rounding included."""
+    """`count` equal tensors of `pages` pages each; `bytes` is what all take over all banks, rounding included."""
 
     name: str
     count: int
@@ -103,7 +103,9 @@ def interleaved(board: Board, pages: int, page_bytes: int) -> int:
 def key_value_item(resolved: Resolved, blocks: int) -> MemoryItem:
     """The paged key and value caches of all layers, [blocks, key-value heads, block size, head dim] each."""
     block_tiles = resolved.device_key_value_heads * tiles(resolved.block_size) * tiles(resolved.head_dim)
-    return _item(resolved.board, "key_value", 2 * resolved.layers, blocks * block_tiles, TILE_BYTES[resolved.dtypes.key_value])
+    return _item(
+        resolved.board, "key_value", 2 * resolved.layers, blocks * block_tiles, TILE_BYTES[resolved.dtypes.key_value]
+    )
 
 
 def _item(board: Board, name: str, count: int, pages: int, page_bytes: int) -> MemoryItem:

@@ -3,50 +3,63 @@
 from __future__ import annotations
 
 import ast
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
 import black
+import jinja2
 import libcst
 
 from generator.geometry import Resolved
 from generator.passes import PASSES
+from generator.passes.invariants import InvariantError
 from generator.render import render
 from generator.shapes import PassShape, enumerate_shapes
 from generator.source_map import Origin, follow, unmark
 
 FORMAT = black.Mode(target_versions={black.TargetVersion.PY310}, line_length=120)
-LINES_OF_CODE_LIMIT = 500  # tables of integers not counted
 
 
 @dataclass(frozen=True)
 class Emitted:
-    """One emitted module: its text, where each line came from, and every intermediate form by stage name."""
+    """One emitted module: its text, where each line came from, and the tree after each stage by the stage's name."""
 
     resolved: Resolved
     shapes: tuple[PassShape, ...]
     text: str
     origins: tuple[Origin | None, ...]
-    stages: dict[str, str]
+    stages: dict[str, libcst.Module]
 
-    @property
-    def path(self) -> str:
-        """Where the module lives below the output folder."""
-        return f"{self.resolved.module}/{self.resolved.target}.py"
+
+class TemplateFault(Exception):
+    """The templates cannot be filled, or what they make is no valid module: never a fault of the manifest."""
 
 
 def emit(resolved: Resolved, manifest: str, templates: Path) -> Emitted:
     """Shapes, programs, templates, passes, format and parse. Pure: equal inputs give equal bytes.
 
-    Raises generator.programs.NoProgram where a shape has no legal program, and InvariantError on a fault of the templates.
+    Raises generator.programs.NoProgram where a shape has no legal program, and TemplateFault.
     """
+    try:
+        return _emit(resolved, manifest, templates)
+    except (jinja2.TemplateError, libcst.ParserSyntaxError, InvariantError) as error:
+        raise TemplateFault(f"{_template_line(error)}{error}") from error
+
+
+def _template_line(error: Exception) -> str:
+    """Where in a template an error arose, as a prefix; empty for a fault of the whole module."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(".jinja")]
+    return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+
+
+def _emit(resolved: Resolved, manifest: str, templates: Path) -> Emitted:
     shapes = enumerate_shapes(resolved)
-    rendered = render(resolved, shapes, manifest, templates)
-    stages = {"rendered": unmark(rendered)[0]}
-    tree = libcst.parse_module(rendered)
+    tree = libcst.parse_module(render(resolved, shapes, manifest, templates))
+    stages = {"rendered": tree}
     for name, run in PASSES:
         tree = run(tree)
-        stages[name] = unmark(tree.code)[0]
+        stages[name] = tree
     code, origins = unmark(tree.code)
     text = black.format_str(code, mode=FORMAT)
     ast.parse(text)

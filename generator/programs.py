@@ -8,15 +8,17 @@ exact for the configurations this module can choose.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from math import gcd
 
-TILE = 32
-TILE_BYTES = {"float32": 4096, "bfloat16": 2048, "bfloat8_b": 1088, "bfloat4_b": 576}
+from generator.tiles import TILE, TILE_BYTES, tiles
+
 ACCUMULATOR_TILE_BYTES = 4096  # partial sums stay in float32 (fp32_dest_acc_en with packer_l1_acc)
 SUBBLOCK_TILES = 4  # destination registers left in float32 accumulation
 FEW_TOKEN_TILES = 8  # up to here every core may hold all token rows (the 1-D form)
+WIDER_SHARES = 4  # widths of a core's share that are tried: one may cut into better subblocks than the narrowest
 WIDEST_INNER_BLOCK = 8  # tiles of the inner dimension fetched at a time: more gains nothing and costs L1
 ATTENTION_CHUNKS = (256, 128, 64, 32)
 
@@ -64,11 +66,6 @@ class NoProgram(ValueError):
     """No legal configuration exists: the message gives the sizes and the limit."""
 
 
-def tiles(size: int) -> int:
-    """Whole tiles that hold `size` rows or columns."""
-    return -(-size // TILE)
-
-
 @cache
 def divisors(number: int) -> tuple[int, ...]:
     return tuple(part for part in range(1, number + 1) if number % part == 0)
@@ -109,6 +106,32 @@ def _subblocks(block_rows: int, block_columns: int) -> list[tuple[int, int]]:
     ]
 
 
+def _layouts(token_tiles: int, output_tiles: int, grid: tuple[int, int]) -> Iterator[tuple[str, int, int, int, int]]:
+    """Form, grid and share of one core: the least share that covers the output, and a few wider ones that may cut better."""
+    columns, rows = grid
+    core_rows = -(-token_tiles // rows)
+    used_rows = -(-token_tiles // core_rows)
+    least = -(-output_tiles // columns)
+    for core_columns in range(least, least + WIDER_SHARES):
+        yield "multicast_2d", columns, used_rows, core_rows, core_columns
+    if token_tiles <= FEW_TOKEN_TILES:
+        least = -(-output_tiles // (columns * rows))
+        for core_columns in range(least, least + WIDER_SHARES):
+            yield "multicast_1d", columns, rows, token_tiles, core_columns
+
+
+def _candidates(token_tiles: int, inner_tiles: int, output_tiles: int, grid: tuple[int, int]) -> Iterator[Matmul]:
+    """Every configuration that keeps the divisibility rules, whether or not its buffers fit."""
+    inner_blocks = [block for block in divisors(inner_tiles) if block <= WIDEST_INNER_BLOCK]
+    for form, grid_columns, grid_rows, core_rows, core_columns in _layouts(token_tiles, output_tiles, grid):
+        for block_rows in divisors(core_rows):
+            for block_columns in divisors(core_columns):
+                for subblock in _subblocks(block_rows, block_columns):
+                    for inner_block in inner_blocks:
+                        blocks = (inner_block, *subblock, block_rows, block_columns, core_rows, core_columns)
+                        yield Matmul(form, grid_columns, grid_rows, *blocks)
+
+
 @cache
 def choose_matmul(
     token_tiles: int,
@@ -124,47 +147,16 @@ def choose_matmul(
 
     Raises NoProgram where not even single-tile blocks fit `l1_bytes`.
     """
-    columns, rows = grid
-    layouts = []
-    least_rows = -(-token_tiles // rows)
-    used_rows = -(-token_tiles // least_rows)
-    least_columns = -(-output_tiles // columns)
-    for core_columns in range(least_columns, least_columns + 4):
-        layouts.append(("multicast_2d", columns, used_rows, least_rows, core_columns))
-    if token_tiles <= FEW_TOKEN_TILES:
-        least_columns = -(-output_tiles // (columns * rows))
-        for core_columns in range(least_columns, least_columns + 4):
-            layouts.append(("multicast_1d", columns, rows, token_tiles, core_columns))
-    best = None
-    for form, grid_columns, grid_rows, core_rows, core_columns in layouts:
-        for block_rows in divisors(core_rows):
-            for block_columns in divisors(core_columns):
-                for subblock_rows, subblock_columns in _subblocks(block_rows, block_columns):
-                    for inner_block in divisors(inner_tiles):
-                        if inner_block > WIDEST_INNER_BLOCK:
-                            break
-                        choice = Matmul(
-                            form,
-                            grid_columns,
-                            grid_rows,
-                            inner_block,
-                            subblock_rows,
-                            subblock_columns,
-                            block_rows,
-                            block_columns,
-                            core_rows,
-                            core_columns,
-                        )
-                        if matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype) > l1_bytes:
-                            break
-                        cost = _matmul_cost(choice, inner_tiles)
-                        if best is None or cost < best[0]:
-                            best = (cost, choice)
+    legal = (
+        choice
+        for choice in _candidates(token_tiles, inner_tiles, output_tiles, grid)
+        if matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype) <= l1_bytes
+    )
+    best = min(legal, key=lambda choice: _matmul_cost(choice, inner_tiles), default=None)
     if best is None:
-        raise NoProgram(
-            f"no matmul of {token_tiles} x {inner_tiles} x {output_tiles} tiles fits {l1_bytes} bytes of L1 on one core"
-        )
-    return best[1]
+        sizes = f"{token_tiles} x {inner_tiles} x {output_tiles}"
+        raise NoProgram(f"no matmul of {sizes} tiles fits {l1_bytes} bytes of L1 on one core")
+    return best
 
 
 def attention_bytes(choice: Attention, head_dim: int, key_value_dtype: str) -> int:

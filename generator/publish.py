@@ -1,13 +1,14 @@
 """Put files into the output folder: all of them or, for a reader of the lock, none.
 
-New content is first written beside its destination and then renamed over it; a pending lock, written before the first rename
-and itself renamed last, lets a later build recognise the files of a publication that was cut short.
+New content is first written beside its destination and then renamed over it; a pending lock, which is the first file renamed
+and is itself renamed into the lock last, lets a later build recognise the files of a publication that was cut short.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from generator import lock
@@ -18,46 +19,72 @@ def _refuse(path: Path, rule: str, hint: str) -> ManifestError:
     return ManifestError([Diagnostic(str(path), None, "", "", rule, hint)])
 
 
-def check_writable(output: Path) -> None:
-    """Refuse an output folder that cannot take files, before anything is rendered."""
-    if output.exists() and not output.is_dir():
-        raise _refuse(output, "the output folder is a file", "name a folder with --output")
-    nearest = next(path for path in (output, *output.resolve().parents) if path.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        raise _refuse(output, f"{nearest} cannot be written", "change its permissions or name another with --output")
+def _nearest(folder: Path) -> Path:
+    """The folder itself, or what there is of the way to it."""
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
+
+
+def check_folder(output: Path, option: str = "--output") -> None:
+    """Refuse a file where a folder is meant; `option` is how another one is named."""
+    nearest = _nearest(output)
+    if not nearest.is_dir():
+        raise _refuse(output, f"{nearest} is a file and no folder", f"name a folder with {option}")
+
+
+def check_writable(output: Path, option: str = "--output") -> None:
+    """Refuse a folder that cannot take files, before anything is rendered."""
+    check_folder(output, option)
+    nearest = _nearest(output)
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise _refuse(output, f"{nearest} cannot be written", f"change its permissions or name another with {option}")
 
 
 def _staged(path: Path, content: bytes) -> str:
     """A finished, synced temporary file beside `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(name, 0o644)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+    except BaseException:
+        os.unlink(name)
+        raise
     return name
 
 
 def publish(output: Path, files: dict[str, bytes], removed: list[str], new_lock: lock.Lock) -> None:
-    """Write `files` (by path below `output`), delete `removed`, and record `new_lock`.
+    """Write `files` (by path below `output`), delete `removed` and the folders that it leaves empty, and record `new_lock`.
 
-    Raises ManifestError, with nothing changed under its final name, where a file cannot be written.
+    Raises ManifestError where a file cannot be written: with nothing changed while new content was still being laid beside
+    the old, otherwise with every file either old or new and the pending lock left for the next build.
     """
-    text = new_lock.text().encode()
+    files = {lock.PENDING: new_lock.text().encode(), **files}
+    made = {folder for name in files for folder in (output / name).parents if not folder.exists()}
     staged: list[tuple[str, Path]] = []
+    renamed = 0
     try:
         for name, content in files.items():
             staged.append((_staged(output / name, content), output / name))
-        staged.append((_staged(output / lock.PENDING, text), output / lock.PENDING))
+        for temporary, path in staged:
+            os.replace(temporary, path)
+            renamed += 1
+        for name in removed:
+            (output / name).unlink(missing_ok=True)
+            with suppress(OSError):
+                (output / name).parent.rmdir()
+        os.replace(output / lock.PENDING, output / lock.NAME)
     except OSError as error:
-        for temporary, _ in staged:
+        place = Path(error.filename2 or error.filename or output)
+        outcome = "the rest was not published" if renamed else "nothing was published"
+        raise _refuse(
+            place, f"cannot be written ({error.strerror})", f"{outcome}; free the path and build again"
+        ) from None
+    finally:
+        for temporary, _ in staged[renamed:]:
             os.unlink(temporary)
-        place = Path(error.filename or output)
-        raise _refuse(place, f"cannot be written ({error.strerror})", "nothing was published; free the path") from None
-    os.replace(*staged.pop())
-    for temporary, path in staged:
-        os.replace(temporary, path)
-    for name in removed:
-        (output / name).unlink(missing_ok=True)
-    os.replace(output / lock.PENDING, output / lock.NAME)
+        for folder in sorted(made, reverse=True):
+            with suppress(OSError):
+                folder.rmdir()  # only those that stayed empty

@@ -11,6 +11,7 @@ from generator import kinds, programs
 from generator.geometry import Resolved
 from generator.shapes import SAMPLING, PassShape
 from generator.source_map import mark
+from generator.tiles import tiles
 
 AFTER_LAYER: tuple[str, ...] = ()  # statements after each layer's output: capture, steering, deepstack
 
@@ -43,11 +44,6 @@ def environment(folder: Path) -> jinja2.Environment:
     return built
 
 
-def lookup(resolved: Resolved, field: str) -> str | None:
-    """The manifest key that a field came from, or None for a derived one; `field` may be dotted."""
-    return resolved.keys.get(field)
-
-
 def because(resolved: Resolved, field: str) -> str:
     """The comment behind a constant: how it was derived, or the manifest key that states it."""
     return resolved.derivations.get(field) or resolved.keys[field]
@@ -62,8 +58,8 @@ def matmul_table(resolved: Resolved, shapes: tuple[PassShape, ...]) -> list[tupl
         for token_tiles in sizes:
             choice = programs.choose_matmul(
                 token_tiles,
-                programs.tiles(role.inner),
-                programs.tiles(role.output),
+                tiles(role.inner),
+                tiles(role.output),
                 board.grid,
                 board.l1_bank_bytes,
                 role.weight_dtype,
@@ -97,7 +93,11 @@ def attention_table(resolved: Resolved, shapes: tuple[PassShape, ...]) -> list[t
 
 def _fidelities(resolved: Resolved) -> list[tuple[str, str, str]]:
     dtypes = resolved.dtypes
-    stored = [("MATMUL", dtypes.weights, "weights"), ("HEAD", dtypes.head, "head"), ("ATTENTION", dtypes.key_value, "keys and values")]
+    stored = [
+        ("MATMUL", dtypes.weights, "weights"),
+        ("HEAD", dtypes.head, "head"),
+        ("ATTENTION", dtypes.key_value, "keys and values"),
+    ]
     rows = [("NORM", "HiFi4", "norms are cheap"), ("ROTARY", "HiFi4", "rotations are cheap")]
     return rows + [(role, programs.fidelity(dtype), f"{dtype} {what}") for role, dtype, what in stored]
 

@@ -51,7 +51,9 @@ def multiple_near(value: int, step: int, most: int | None = None) -> int:
     return close if most is None or close <= most else max(step, most // step * step)
 
 
-def _multiple(key: tuple[str | int, ...], value: int, step: int, why: str, most: int | None = None) -> Iterator[Problem]:
+def _multiple(
+    key: tuple[str | int, ...], value: int, step: int, why: str, most: int | None = None
+) -> Iterator[Problem]:
     if value % step:
         hint = f"nearest legal value {multiple_near(value, step, most)}"
         yield Problem(key, str(value), f"must be a multiple of {why}", hint)
@@ -71,11 +73,13 @@ def _model(model: Model) -> Iterator[Problem]:
     quotient, rest = divmod(model.hidden, model.query_heads)
     if rest or quotient % TILE or quotient > WIDEST_HEAD:
         rule = (
-            f"makes head_dim {model.hidden / model.query_heads:g} ({model.hidden} hidden / {model.query_heads} query heads), "
-            f"which must be a multiple of {TILE} and at most {WIDEST_HEAD}"
+            f"makes head_dim {model.hidden / model.query_heads:g} "
+            f"({model.hidden} hidden / {model.query_heads} query heads), which must be a multiple of {TILE} and at most {WIDEST_HEAD}"
         )
         close = multiple_near(quotient, TILE, WIDEST_HEAD)
-        yield Problem(("model", "query_heads"), str(model.query_heads), rule, f"write head_dim = {close} or correct the heads")
+        yield Problem(
+            ("model", "query_heads"), str(model.query_heads), rule, f"write head_dim = {close} or correct the heads"
+        )
 
 
 def _rope(family: str, rope: Rope) -> Iterator[Problem]:
@@ -92,7 +96,9 @@ def _rope(family: str, rope: Rope) -> Iterator[Problem]:
     low, high = rope.low_frequency_factor, rope.high_frequency_factor
     if low is not None and high is not None and low >= high:
         rule = f"must be over low_frequency_factor {low:g}"
-        yield Problem(("model", "rope", "high_frequency_factor"), shown(high), rule, "published configurations have 1 and 4")
+        yield Problem(
+            ("model", "rope", "high_frequency_factor"), shown(high), rule, "published configurations have 1 and 4"
+        )
 
 
 def _ascending(key: tuple[str | int, ...], values: tuple[int, ...]) -> Iterator[Problem]:
@@ -108,7 +114,9 @@ def _lengths(key: tuple[str | int, ...], table: TargetTable) -> Iterator[Problem
             rule = f"must be at most the context {table.context}"
             fits = multiple_near(table.context, table.block_size, table.context)
             yield Problem((*key, "lengths", index), str(length), rule, f"nearest legal value {fits}")
-        yield from _multiple((*key, "lengths", index), length, table.block_size, f"block_size {table.block_size}", table.context)
+        yield from _multiple(
+            (*key, "lengths", index), length, table.block_size, f"block_size {table.block_size}", table.context
+        )
     yield from _ascending((*key, "lengths"), table.lengths)
     step = alignment(table)
     why = f"the alignment {step}, lcm({table.block_size} block_size, {table.attention_chunk} attention_chunk)"
@@ -122,7 +130,9 @@ def _lengths(key: tuple[str | int, ...], table: TargetTable) -> Iterator[Problem
 def _waves(key: tuple[str | int, ...], table: TargetTable) -> Iterator[Problem]:
     yield from _ascending((*key, "waves"), table.waves)
     if 1 not in table.waves:
-        yield Problem((*key, "waves"), shown(table.waves), "must contain 1", f"write {shown(sorted({1, *table.waves}))}")
+        yield Problem(
+            (*key, "waves"), shown(table.waves), "must contain 1", f"write {shown(sorted({1, *table.waves}))}"
+        )
     if table.wave_tokens < table.prefill_chunk:
         rule = f"must hold one row of prefill_chunk {table.prefill_chunk}"
         yield Problem((*key, "wave_tokens"), str(table.wave_tokens), rule, f"nearest legal value {table.prefill_chunk}")
@@ -142,6 +152,6 @@ def _context(key: tuple[str | int, ...], table: TargetTable, maximum: int) -> It
     yield from _multiple((*key, "context"), table.context, table.block_size, f"block_size {table.block_size}", maximum)
     blocks = -(-table.context // table.block_size)
     if table.key_value_blocks < blocks:
-        held = table.key_value_blocks * table.block_size
-        rule = f"must hold one whole context: {table.key_value_blocks} x {table.block_size} = {held} of {table.context} tokens"
+        held = f"{table.key_value_blocks} x {table.block_size} = {table.key_value_blocks * table.block_size}"
+        rule = f"must hold one whole context: {held} of {table.context} tokens"
         yield Problem((*key, "key_value_blocks"), str(table.key_value_blocks), rule, f"nearest legal value {blocks}")

@@ -85,7 +85,13 @@ def validate(table: type[TableType], data: dict[str, Any], path: str, source: So
         return table.model_validate(data)
     except ValidationError as error:
         mistakes = error.errors(include_url=False)
-    raise ManifestError(_diagnostic(table, mistake, path, source) for mistake in mistakes)
+    refused_parents = {mistake["loc"][:-1] for mistake in mistakes}
+    raise ManifestError(
+        _diagnostic(table, mistake, path, source)
+        for mistake in mistakes
+        # pydantic counts only the entries that passed: a refused entry also makes its array short
+        if mistake["type"] != "too_short" or mistake["loc"] not in refused_parents
+    )
 
 
 def dotted(key: Sequence[str | int]) -> str:
@@ -112,15 +118,19 @@ def _explain(table: type[Table], mistake: Any, key: tuple[str | int, ...]) -> tu
         feature = unsupported.feature(str(key[-1]))
         if feature is not None:
             return f"asks for {feature}, which is not built", f"families built: {', '.join(FAMILIES)}"
-        return "unknown key", did_you_mean(str(key[-1]), _fields(table, key[:-1]))
+        return "unknown key", did_you_mean(str(key[-1]), _fields(table, key[:-1]), list_all=False)
     if kind == "greater_than_equal":
-        return f"must be at least {context['ge']:,}", f"nearest legal value {context['ge']}"
+        return f"must be at least {context['ge']:.12g}", f"nearest legal value {context['ge']:.12g}"
     if kind == "less_than_equal":
-        return f"must be at most {context['le']:,}", f"nearest legal value {context['le']}"
+        return f"must be at most {context['le']:.12g}", f"nearest legal value {context['le']:.12g}"
     if kind == "finite_number":
         return "must be finite", "write a plain number"
     if kind == "too_short":
-        return "must not be empty", "list at least one"
+        least, given_length = context["min_length"], context["actual_length"]
+        entries = "entry" if least == 1 else "entries"
+        return f"must have at least {least} {entries}, not {given_length}", "add the missing"
+    if kind == "too_long":
+        return f"must have at most {context['max_length']} entries, not {len(given)}", "leave out the last"
     if kind in EXPECTED:
         return f"must be {EXPECTED[kind]}, not {_kind(given)}", _converted(kind, given)
     raise AssertionError(f"no words for {kind}: {mistake['msg']}")

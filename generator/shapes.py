@@ -10,7 +10,8 @@ import json
 from dataclasses import dataclass
 from math import lcm
 
-from generator.geometry import TILE, Resolved
+from generator.geometry import Resolved
+from generator.tiles import TILE
 
 PAGE_TABLE_MULTIPLE = 8  # chunked attention reads page-table rows of 32 bytes: eight int32 entries
 SAMPLING = ("logits", "argmax")  # the ways a pass may end; each gives a program of its own over the same body
@@ -39,12 +40,10 @@ def read_pages(resolved: Resolved) -> int:
     The last chunk of a prompt takes the smallest length that holds it, so its padded end may lie past the context. The prompt
     that fills the context ends furthest; its last chunk starts at an aligned position at most one prefill chunk before.
     """
-    starts = range(0, resolved.context, resolved.alignment)
-    ends = []
-    for start in starts[-(-(-resolved.prefill_chunk // resolved.alignment)) :]:
-        rest = resolved.context - start
-        if rest <= resolved.prefill_chunk:
-            ends.append(start + min(length for length in resolved.lengths if length >= rest))
+    starts = range(0, resolved.context, resolved.alignment)[-(resolved.prefill_chunk // resolved.alignment) :]
+    ends = [
+        start + min(length for length in resolved.lengths if start + length >= resolved.context) for start in starts
+    ]
     pages = -(-max(ends) // resolved.block_size)
     multiple = lcm(PAGE_TABLE_MULTIPLE, resolved.alignment // resolved.block_size)
     return -(-pages // multiple) * multiple

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from generator import catalog
 from generator.errors import Diagnostic, ManifestError, shown
 from generator.manifest import decode
-from generator.schema import Table, between, named, one_of, validate
+from generator.schema import Table, between, named, one_of, refuse, validate
 from generator.toml_source import scan
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What the cost model of a target is made of. `peak_flops` is by math fidelity, over all worker cores of the grid."""
+    """What the cost model of a target is made of. `peak_flops` is by math fidelity, over all worker cores."""
 
     dram_bytes_per_second: float
     peak_flops: Mapping[str, float]
@@ -74,8 +76,15 @@ Pair = Annotated[tuple[Annotated[int, between(1, 64)], ...], Field(strict=False,
 Single = Annotated[tuple[Annotated[int, one_of(1)], ...], Field(strict=False, min_length=2, max_length=2)]
 
 
+def _name(value: str) -> str:
+    """A target names a file of Python, a key of manifests and a word of emitted comments."""
+    if re.fullmatch(r"[a-z][a-z0-9_]{0,31}", value) is None or keyword.iskeyword(value):
+        raise refuse("must be lower-case letters, digits and underscores, first a letter", "for example n150")
+    return value
+
+
 class TargetFile(Table):
-    name: str
+    name: Annotated[str, AfterValidator(_name)]
     architecture: Annotated[str, named("wormhole_b0", "blackhole")]
     grid: Pair
     mesh: Single  # a mesh of more devices needs sharded placements, which nothing here makes yet

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 TILE = 32
-TILE_BYTES = {"bfloat16": 2048, "bfloat8_b": 1088, "bfloat4_b": 576}  # block floats: 64 bytes of exponents beside the mantissas
+TILE_BYTES = {
+    "bfloat16": 2048,
+    "bfloat8_b": 1088,
+    "bfloat4_b": 576,
+}  # block floats: 64 bytes of exponents beside the mantissas
 
 
 def tiles(elements: int) -> int:

@@ -24,8 +24,8 @@ class _Stop(Exception):
 class Source:
     """The keys of one file with their lines, which count from 1.
 
-    `definitions` holds every table header, array element and key with a value, in file order; a path that stands there twice
-    was defined twice. Paths are tuples of names, with integers for the elements of arrays.
+    `definitions` holds every table header, array element and key with a value, in file order; a path that stands there
+    twice was defined twice. Paths are tuples of names, with integers for the elements of arrays.
     """
 
     definitions: tuple[tuple[Key, int], ...]
@@ -234,6 +234,8 @@ class _Scanner:
             self.at += 2 if quote == '"""' and self.text[self.at] == "\\" else 1
         self.at += 3
         extra = 0
-        while extra < 2 and self.text.startswith(quote[0], self.at):  # up to two quotes may stand before the closing three
+        while extra < 2 and self.text.startswith(
+            quote[0], self.at
+        ):  # up to two quotes may stand before the closing three
             self.at += 1
             extra += 1

@@ -29,8 +29,8 @@ def twin(file: ModelFile) -> ModelFile:
 
 
 def _model(manifest: Manifest) -> dict[str, Any]:
-    """Two key-value heads where the model has several, as many query heads to each as the model has, and a query width that is
-    equal to hidden exactly where the model's is."""
+    """Two key-value heads where the model has several, as many query heads to each as the model has, and a query width
+    that is equal to hidden exactly where the model's is."""
     model = manifest.model
     head_dim = model.head_dim or model.hidden // model.query_heads
     key_value_heads = min(model.key_value_heads, 2)
@@ -52,7 +52,7 @@ def _model(manifest: Manifest) -> dict[str, Any]:
 
 
 def _table(table: TargetTable) -> dict[str, Any]:
-    """Lengths of one, two and four blocks; an attention chunk of two, so that block and alignment stay different things."""
+    """Lengths of one, two and four blocks; an attention chunk of two, so that alignment and block differ."""
     block = table.block_size
     chunk = 4 * block
     context = CONTEXT_CHUNKS * chunk

@@ -1,7 +1,8 @@
-"""A call's arguments -> its rows as `PrefillRequest`s, or a refusal that names the row, the numbers and the rows that are fine.
+"""A call's arguments -> its rows as `PrefillRequest`s, or a refusal that names the row, the numbers and the rows that
+are fine.
 
-Nothing is written and nothing on the device is touched here. What counts for capacity are the real tokens of a row, never its
-padding: fill entries past its last block are -1, so padding needs no blocks.
+Nothing is written and nothing on the device is touched here. What counts for capacity are the real tokens of a row,
+never its padding: fill entries past its last block are -1, so padding needs no blocks.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ class Admission:
     ) -> tuple[PrefillRequest, ...]:
         """The rows of a call in the caller's order.
 
-        tokens: [rows, width], whole prompts from position 0. page_table: [rows, blocks]. prompt_lens, start_pos, slots: one for
-        each row. final: one bool, or one for each row. Raises RequestError where these do not fit together and a RowError, which
-        names the first row that cannot be served and those that could, otherwise.
+        tokens: [rows, width], whole prompts from position 0. page_table: [rows, blocks]. prompt_lens, start_pos, slots:
+        one for each row. final: one bool, or one for each row. Raises RequestError where these do not fit together and
+        a RowError, which names the first row that cannot be served and those that could, otherwise.
         """
         token_rows = matrix(tokens, "tokens")
         count = len(token_rows)
@@ -56,7 +57,9 @@ class Admission:
             raise RequestError("the call has no rows")
         page_rows = matrix(page_table, "page_table")
         if len(page_rows) != count:
-            raise RequestError(f"page_table has {len(page_rows)} rows for {count} rows of tokens; give one for each row")
+            raise RequestError(
+                f"page_table has {len(page_rows)} rows for {count} rows of tokens; give one for each row"
+            )
         lengths = numbers(prompt_lens, "prompt_lens", count)
         starts = [0] * count if start_pos is None else numbers(start_pos, "start_pos", count)
         taken = list(range(count)) if slots is None else numbers(slots, "slots", count)
@@ -73,7 +76,9 @@ class Admission:
                     self._refuse_slot(row, slot, taken)
                 seen.add(slot)
                 admitted.append(
-                    self._request(row, token_rows[row], page_rows[row], lengths[row], starts[row], slot, finals[row], trusted)
+                    self._request(
+                        row, token_rows[row], page_rows[row], lengths[row], starts[row], slot, finals[row], trusted
+                    )
                 )
             except RowError as error:
                 refused.append(error)
@@ -87,7 +92,15 @@ class Admission:
         return tuple(admitted)
 
     def _request(
-        self, row: int, tokens: np.ndarray, pages: np.ndarray, length: int, cached: int, slot: int, final: bool, trusted: bool
+        self,
+        row: int,
+        tokens: np.ndarray,
+        pages: np.ndarray,
+        length: int,
+        cached: int,
+        slot: int,
+        final: bool,
+        trusted: bool,
     ) -> PrefillRequest:
         block_size = self._block_size
         if not 0 < length <= self._context or length > len(tokens):
@@ -100,7 +113,7 @@ class Admission:
         blocks = block_count(length, block_size)
         if blocks > len(pages) or blocks > self._blocks:
             self._refuse_capacity(row, length, blocks, len(pages))
-        # A row whose every token is cached still has to produce its last hidden row: back off to the boundary below the last token.
+        # A row whose every token is cached still has to produce its last hidden row: back off to the boundary below it.
         begin = min(cached, length - 1) // self._alignment * self._alignment
         computed = tokens[begin:length]
         if not trusted and largest_unsigned(computed) >= self._vocabulary:
@@ -135,8 +148,8 @@ class Admission:
                 row, other = owners.setdefault(block, (request.row, position))
                 if (row, other) != (request.row, position):
                     message = (
-                        f"block {block} would be written as its block {position} and is also block {other} of row {row}; "
-                        f"give every written position a block of its own"
+                        f"block {block} would be written as its block {position} and is also block {other} "
+                        f"of row {row}; give every written position a block of its own"
                     )
                     errors.setdefault(request.row, SharedBlock(request.row, message))
         return list(errors.values())
@@ -146,21 +159,27 @@ class Admission:
             raise InvalidLength(row, f"a prompt of {length} tokens; give at least 1")
         if length > self._context:
             raise ContextExceeded(
-                row, f"a prompt of {length} tokens does not fit the context of {self._context}; shorten it to {self._context}"
+                row,
+                f"a prompt of {length} tokens does not fit the context of {self._context}; shorten it to that",
             )
-        raise InvalidLength(row, f"a prompt of {length} tokens in a row of {width}; give the whole prompt, from position 0")
+        raise InvalidLength(
+            row, f"a prompt of {length} tokens in a row of {width}; give the whole prompt, from position 0"
+        )
 
     def _refuse_start(self, row: int, cached: int, length: int) -> None:
         if not 0 <= cached <= length:
             raise InvalidStart(row, f"{cached} cached tokens of a prompt of {length}; give 0 to {length}")
         size = self._block_size
         raise InvalidStart(
-            row, f"{cached} cached tokens end inside a block of {size}; give {cached // size * size}, a multiple of {size}"
+            row,
+            f"{cached} cached tokens end inside a block of {size}; give {cached // size * size}, a multiple of {size}",
         )
 
     def _refuse_slice(self, row: int, cached: int, length: int) -> None:
         if cached == length:
-            raise InvalidSlice(row, f"the slice from {cached} to {length} is empty; only the last slice may be wholly cached")
+            raise InvalidSlice(
+                row, f"the slice from {cached} to {length} is empty; only the last slice may be wholly cached"
+            )
         size = self._block_size
         raise InvalidSlice(
             row,
@@ -171,13 +190,16 @@ class Admission:
     def _refuse_capacity(self, row: int, length: int, blocks: int, width: int) -> None:
         if blocks > self._blocks:
             raise CapacityExceeded(row, f"{length} tokens need {blocks} blocks and the store has {self._blocks}")
-        raise CapacityExceeded(row, f"{length} tokens need {blocks} blocks and the page table has {width}; widen it to {blocks}")
+        raise CapacityExceeded(
+            row, f"{length} tokens need {blocks} blocks and the page table has {width}; widen it to {blocks}"
+        )
 
     def _refuse_token(self, row: int, computed: np.ndarray, begin: int) -> None:
         where = int(np.flatnonzero((computed < 0) | (computed >= self._vocabulary))[0])
         raise InvalidToken(
             row,
-            f"token id {int(computed[where])} at position {begin + where} is outside the vocabulary of {self._vocabulary}; "
+            f"token id {int(computed[where])} at position {begin + where} is outside the vocabulary of "
+            f"{self._vocabulary}; "
             f"ids are 0 to {self._vocabulary - 1}",
         )
 

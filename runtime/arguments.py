@@ -13,7 +13,9 @@ from runtime.errors import RequestError
 
 
 def array(values: Any, name: str) -> np.ndarray:
-    """A list, tuple, numpy array or CPU tensor of integers as a numpy array, without a copy where there need be none."""
+    """A list, tuple, numpy array or CPU tensor of integers as a numpy array, without a copy where there need be
+    none.
+    """
     if isinstance(values, torch.Tensor):
         if values.device.type != "cpu":
             raise RequestError(f"{name} lies on {values.device}; give a CPU tensor")
@@ -41,7 +43,9 @@ def numbers(values: Any, name: str, rows: int) -> list[int]:
     if isinstance(values, (torch.Tensor, np.ndarray)):
         found = array(values, name)
         if found.ndim != 1:
-            raise RequestError(f"{name} has rank {found.ndim} (shape {tuple(found.shape)}), not 1: one number for each row")
+            raise RequestError(
+                f"{name} has rank {found.ndim} (shape {tuple(found.shape)}), not 1: one number for each row"
+            )
         counted = found.tolist()
     else:
         counted = _from_iterable(values, name)

@@ -54,7 +54,9 @@ class Tensors:
 
 
 class Files:
-    """One or more safetensors files. Only headers are read when it is made; tensors stay mapped until they are asked for."""
+    """One or more safetensors files. Only headers are read when it is made; tensors stay mapped until they are asked
+    for.
+    """
 
     def __init__(self, path: Path, files: Iterable[Path]) -> None:
         self._path = path
@@ -84,7 +86,9 @@ class Files:
 
 
 def open_checkpoint(source: str | Path | Mapping[str, torch.Tensor]) -> Checkpoint:
-    """A checkpoint by its path (a .safetensors file, or a folder of them with or without an index) or a mapping of tensors."""
+    """A checkpoint by its path (a .safetensors file, or a folder of them with or without an index) or a mapping of
+    tensors.
+    """
     if isinstance(source, Mapping):
         return Tensors(source)
     path = Path(source)

@@ -20,9 +20,11 @@ def run_eager(
     ownership: Ownership,
     prepared: PreparedPrefill,
 ) -> InvocationResult:
-    """All chunks in order; the head runs once, on the last one. The result owns what it carries, everything else is released.
+    """All chunks in order; the head runs once, on the last one. The result owns what it carries, everything else is
+    released.
 
-    The output of a chunk that is not the last is released before the next one is staged, so that one hidden tensor lives at a time.
+    The output of a chunk that is not the last is released before the next one is staged, so that one hidden tensor
+    lives at a time.
     """
     *earlier, last = prepared.chunks
 

@@ -1,7 +1,7 @@
 """Every refusal of the runtime: one class for each kind, all under `PrefillError`.
 
-A refusal is raised before anything is written or allocated on the device. Its message carries the numbers that were compared, the
-rule, and what to do next.
+A refusal is raised before anything is written or allocated on the device. Its message carries the numbers that were
+compared, the rule, and what to do next.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class OutputMismatch(RequestError):
 
 
 class RowError(PrefillError):
-    """One row cannot be served. `row` is its index in the call; `servable` are the rows that alone would have been served."""
+    """One row cannot be served. `row` is its index in the call; `servable` are the rows that alone would have been
+    served.
+    """
 
     def __init__(self, row: int, message: str, servable: tuple[int, ...] = ()) -> None:
         super().__init__(row, message, servable)

@@ -90,7 +90,8 @@ def _check_shape(module: ModuleType, shape: Shape) -> None:
         raise ModuleError(f"{shape}: {shape.rows} rows; a single pass has 1 and none more than {module.ROW_SLOTS}")
     if shape.fill_pages * module.BLOCK_SIZE != shape.rows * shape.tokens:
         raise ModuleError(
-            f"{shape}: {shape.fill_pages} blocks of {module.BLOCK_SIZE} do not hold {shape.rows} x {shape.tokens} tokens exactly"
+            f"{shape}: {shape.fill_pages} blocks of {module.BLOCK_SIZE} do not hold "
+            f"{shape.rows} x {shape.tokens} tokens exactly"
         )
 
 
@@ -99,10 +100,12 @@ def _check_chunks(module: ModuleType) -> None:
     chunked = [shape for shape in module.TRACES if shape.variant == "chunked"]
     lengths = sorted({shape.tokens for shape in chunked})
     if lengths and lengths[-1] != module.PREFILL_CHUNK:
-        raise ModuleError(f"the longest chunk in TRACES has {lengths[-1]} tokens and PREFILL_CHUNK is {module.PREFILL_CHUNK}")
+        raise ModuleError(
+            f"the longest chunk in TRACES has {lengths[-1]} tokens and PREFILL_CHUNK is {module.PREFILL_CHUNK}"
+        )
     for shape in chunked:
         shorter = max([length for length in lengths if length < shape.tokens], default=0)
-        # The smallest length that holds the rest is used, so this one is met only with more tokens left than the next shorter holds.
+        # The smallest length that holds the rest is used: with this one, more tokens are left than the next shorter holds.
         latest = (module.CONTEXT - shorter - 1) // module.ALIGNMENT * module.ALIGNMENT
         if latest >= 0 and latest + shape.tokens > shape.read_pages * module.BLOCK_SIZE:
             raise ModuleError(
@@ -112,15 +115,20 @@ def _check_chunks(module: ModuleType) -> None:
 
 
 def check_device(module: ModuleType, device: Any) -> None:
-    """Raise DeviceMismatch unless the device is of the board's architecture and has its worker grid and memory banks."""
+    """Raise DeviceMismatch unless the device is of the board's architecture and has its worker grid and memory
+    banks.
+    """
     board = module.BOARD
     architecture = device.arch().name.lower()
     if architecture != board.architecture:
-        raise DeviceMismatch(f"{module.MODEL} was built for {board.name} ({board.architecture}); the device is {architecture}")
+        raise DeviceMismatch(
+            f"{module.MODEL} was built for {board.name} ({board.architecture}); the device is {architecture}"
+        )
     grid = device.compute_with_storage_grid_size()
     if grid.x < board.grid[0] or grid.y < board.grid[1]:
         raise DeviceMismatch(
-            f"{module.MODEL} was built for {board.grid[0]} x {board.grid[1]} worker cores; the device has {grid.x} x {grid.y}"
+            f"{module.MODEL} was built for {board.grid[0]} x {board.grid[1]} worker cores; "
+            f"the device has {grid.x} x {grid.y}"
         )
     banks = device.dram_grid_size()
     if banks.x * banks.y != board.dram_banks:

@@ -1,8 +1,9 @@
 """The roles of a page table. The caller's row is logical block -> physical block; a pass needs it in two forms.
 
-* *fill*: where the cache write puts the blocks of a pass. -1 writes nothing. Used by packed waves (start 0) and by chunks alike.
-* *read*: which blocks chunked attention walks, from position 0. Every entry must be a block that exists, so the tail repeats the
-  row's own first block: it is masked, and it is never a foreign block.
+* *fill*: where the cache write puts the blocks of a pass. -1 writes nothing. Used by packed waves (start 0) and by
+  chunks alike.
+* *read*: which blocks chunked attention walks, from position 0. Every entry must be a block that exists, so the tail
+  repeats the row's own first block: it is masked, and it is never a foreign block.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def fill_table(requests: tuple[PrefillRequest, ...], rows: int, width: int, star
 
 
 def read_table(requests: tuple[PrefillRequest, ...], rows: int, width: int) -> np.ndarray:
-    """Read entries int32 [rows, width]: each row's own blocks, then its own first block; padding rows read the first row's."""
+    """Read entries int32 [rows, width]: each row's own blocks, then its own first block; padding rows read the first
+    row's.
+    """
     table = np.empty((rows, width), dtype=np.int32)
     table[:] = requests[0].pages[0]
     for index, request in enumerate(requests):

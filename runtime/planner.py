@@ -1,9 +1,10 @@
 """Rows -> waves and chunk sequences, by looking up the module's tables and nothing else.
 
-A row without a cached prefix that fits a length runs in the smallest such length, packed with the other rows of that length: as
-many of the largest wave as the rows fill, then the smallest wave that holds the rest (9 rows with waves up to 8 run as 8 + 1, 3 as
-a padded 4). Every other row runs in chunks: whole prefill chunks from where it begins and, last, the smallest length that holds
-what is left. Rows that begin at the same position and are cut alike share their chunks where the tables have shapes for it.
+A row without a cached prefix that fits a length runs in the smallest such length, packed with the other rows of that
+length: as many of the largest wave as the rows fill, then the smallest wave that holds the rest (9 rows with waves up
+to 8 run as 8 + 1, 3 as a padded 4). Every other row runs in chunks: whole prefill chunks from where it begins and,
+last, the smallest length that holds what is left. Rows that begin at the same position and are cut alike share their
+chunks where the tables have shapes for it.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Planner:
         self._chunk_waves |= {(True, tokens): smallest_wave(rows & whole) for tokens, rows in chunked.items()}
 
     def plan(self, requests: tuple[PrefillRequest, ...], sampling: str) -> tuple[PreparedPrefill, ...]:
-        """Every row exactly once. Groups are ordered by their first row and rows within a group as the caller gave them."""
+        """Every row exactly once. Groups are ordered by their first row and rows within a group as the caller gave
+        them.
+        """
         groups: dict[tuple[bool, int, int, int, bool], list[PrefillRequest]] = {}
         for request in requests:
             groups.setdefault(self._group(request), []).append(request)
@@ -85,8 +88,8 @@ class Planner:
         if at == len(self._chunk_lengths) or len(self._chunk_waves[whole > 0, self._chunk_lengths[at]]) == 1:
             raise NoShape(
                 request.row,
-                f"no pass of the module holds {rest} tokens from position {request.begin}: its lengths are {self._lengths}, "
-                f"its chunk lengths {self._chunk_lengths}",
+                f"no pass of the module holds {rest} tokens from position {request.begin}: "
+                f"its lengths are {self._lengths}, its chunk lengths {self._chunk_lengths}",
             )
         return True, request.begin, whole, self._chunk_lengths[at], request.final
 

@@ -25,7 +25,9 @@ def sampling_path(module: ModuleType, sampling: str | None) -> str:
 def postprocess(
     module: ModuleType, weights: SimpleNamespace, hidden: Any, last_rows: Any, sampling: str, scope: Scope
 ) -> Any:
-    """Hidden rows of a pass -> logits [1, 1, rows, vocabulary], or token ids [1, 1, rows]. The output is owned by `scope`."""
+    """Hidden rows of a pass -> logits [1, 1, rows, vocabulary], or token ids [1, 1, rows]. The output is owned by
+    `scope`.
+    """
     scores = scope.own(module.logits(hidden, last_rows, weights))
     if sampling == LOGITS:
         return scores

@@ -27,8 +27,8 @@ from runtime.staging import HostValues
 class Prefill:
     """Plans calls, runs them and collects their results.
 
-    module: an emitted module. device: an open device of its board. weights, stores: what `runtime.weights.load_weights` and
-    `runtime.stores.allocate` return, of equally many layers. Raises ModuleError or DeviceMismatch.
+    module: an emitted module. device: an open device of its board. weights, stores: what `runtime.weights.load_weights`
+    and `runtime.stores.allocate` return, of equally many layers. Raises ModuleError or DeviceMismatch.
     """
 
     def __init__(self, module: ModuleType, device: Any, weights: SimpleNamespace, stores: SimpleNamespace) -> None:
@@ -38,7 +38,8 @@ class Prefill:
             tensors = getattr(stores, store.name, ())
             if len(tensors) != len(weights.layers):
                 raise DeviceMismatch(
-                    f"weights have {len(weights.layers)} layers and the store {store.name} has {len(tensors)}; allocate it for as many"
+                    f"weights have {len(weights.layers)} layers and the store {store.name} has {len(tensors)}; "
+                    f"allocate it for as many"
                 )
         self._module = module
         self._device = device
@@ -66,13 +67,14 @@ class Prefill:
         sampling: str | None = None,
         final: bool | Sequence[bool] = True,
     ) -> tuple[PreparedPrefill, ...]:
-        """Plan a call. Nothing on the device is touched, and the plan keeps copies, so the arguments may be reused at once.
+        """Plan a call. Nothing on the device is touched, and the plan keeps copies, so the arguments may be reused at
+        once.
 
-        tokens: ids [rows, width], each row a whole prompt from position 0 (what lies past its length is not read). page_table:
-        blocks [rows, at least ceil(length / BLOCK_SIZE)]. prompt_lens: tokens of each prompt. start_pos: tokens of each that are
-        in the cache already, multiples of BLOCK_SIZE. slots: the sequence each row belongs to, by default its index. sampling:
-        None for logits, or a name in the module's SAMPLING. final: False for a slice of a prompt that the caller cuts itself:
-        prompt_lens is then the slice's end, and no result is computed.
+        tokens: ids [rows, width], each row a whole prompt from position 0 (what lies past its length is not read).
+        page_table: blocks [rows, at least ceil(length / BLOCK_SIZE)]. prompt_lens: tokens of each prompt. start_pos:
+        tokens of each that are in the cache already, multiples of BLOCK_SIZE. slots: the sequence each row belongs to,
+        by default its index. sampling: None for logits, or a name in the module's SAMPLING. final: False for a slice of
+        a prompt that the caller cuts itself: prompt_lens is then the slice's end, and no result is computed.
 
         Raises RequestError, or a RowError that names the row, the numbers and the rows that could be served.
         """
@@ -81,22 +83,25 @@ class Prefill:
         return self._planner.plan(self._admission.rows(tokens, page_table, prompt_lens, start_pos, slots, final), path)
 
     def run(self, prepared: Iterable[PreparedPrefill], traced: bool = False) -> Iterator[InvocationResult]:
-        """Run plans in order. Each result is yielded as soon as it is dispatched and belongs to the caller from then on.
+        """Run plans in order. Each result is yielded as soon as it is dispatched and belongs to the caller from then
+        on.
 
-        Plans run as the iterator is advanced; until it is exhausted or closed no other run may begin. On an error everything
-        acquired is released and the device's own error is raised, with `cleanup_failures` attached.
+        Plans run as the iterator is advanced; until it is exhausted or closed no other run may begin. On an error
+        everything acquired is released and the device's own error is raised, with `cleanup_failures` attached.
         """
         plans = tuple(prepared)
         if traced:
-            shapes = sorted({f"{c.shape.variant} {c.shape.rows} x {c.shape.tokens}" for plan in plans for c in plan.chunks})
+            shapes = sorted(
+                {f"{c.shape.variant} {c.shape.rows} x {c.shape.tokens}" for plan in plans for c in plan.chunks}
+            )
             raise NotCaptured(f"no trace is captured for {', '.join(shapes)}; run with traced=False")
         return self._run(plans)
 
     def collect(self, results: Iterable[InvocationResult]) -> Collected:
         """Read results in turn, release each, and return them in the caller's row order.
 
-        One tensor if every row has a value: logits float32 [rows, VOCABULARY] or token ids int64 [rows]. Otherwise a tuple with one
-        entry for each row, None where the prompt is not finished.
+        One tensor if every row has a value: logits float32 [rows, VOCABULARY] or token ids int64 [rows]. Otherwise a
+        tuple with one entry for each row, None where the prompt is not finished.
         """
         return collect(results, self._ownership)
 
@@ -111,7 +116,9 @@ class Prefill:
         final: bool | Sequence[bool] = True,
         out: torch.Tensor | None = None,
     ) -> Collected:
-        """`prepare`, `run` and `collect` in one call. `out`, if given, takes the result: float32 [rows, VOCABULARY] or int64 [rows]."""
+        """`prepare`, `run` and `collect` in one call. `out`, if given, takes the result: float32 [rows, VOCABULARY] or
+        int64 [rows].
+        """
         prepared = self.prepare(tokens, page_table, prompt_lens, start_pos, slots, sampling, final)
         if out is not None:
             rows = sum(len(plan.requests) for plan in prepared)

@@ -14,9 +14,9 @@ from runtime.tables import Shape
 class PrefillRequest:
     """One row of a call, reduced to what its passes read.
 
-    `tokens` are the ids of positions `begin` .. `length` - 1 and `pages` the blocks of positions 0 .. `length` - 1, both own copies,
-    so that a caller may reuse its buffers. `begin` is the first position that is computed: the aligned boundary at or below
-    `cached` (below `length` in any case). Nothing below `cached` is ever written.
+    `tokens` are the ids of positions `begin` .. `length` - 1 and `pages` the blocks of positions 0 .. `length` - 1,
+    both own copies, so that a caller may reuse its buffers. `begin` is the first position that is computed: the aligned
+    boundary at or below `cached` (below `length` in any case). Nothing below `cached` is ever written.
     """
 
     row: int
@@ -44,8 +44,8 @@ class PrefillRequest:
 
 @dataclass(frozen=True)
 class PrefillChunk:
-    """One pass over positions `start` .. `start` + `shape.tokens` - 1 of every row, of which those below `stop` are real in the
-    longest row."""
+    """One pass over positions `start` .. `start` + `shape.tokens` - 1 of every row, of which those below `stop` are
+    real in the longest row."""
 
     shape: Shape
     start: int
@@ -60,8 +60,8 @@ class PrefillChunk:
 class PreparedPrefill:
     """Rows that run together: one packed wave, or the chunk sequence of rows with equal starts.
 
-    Every row ends in the last chunk. Rows beyond `len(requests)`, up to the padded rows of the shape, are padding. `namespace` is
-    carried for caches that tell adapters or images apart and is never read here.
+    Every row ends in the last chunk. Rows beyond `len(requests)`, up to the padded rows of the shape, are padding.
+    `namespace` is carried for caches that tell adapters or images apart and is never read here.
     """
 
     requests: tuple[PrefillRequest, ...]

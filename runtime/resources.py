@@ -1,8 +1,9 @@
-"""Who owns which device tensor. Every acquired tensor is released exactly once, by its scope or by whoever it was moved to.
+"""Who owns which device tensor. Every acquired tensor is released exactly once, by its scope or by whoever it was moved
+to.
 
-The library frees a tensor on its last reference, so two things keep memory after a failure: a release that itself failed, and the
-frames of the failure's traceback. The first becomes an orphan, which blocks new work until `cleanup()` has retried it; the second
-are cleared before the error goes on.
+The library frees a tensor on its last reference, so two things keep memory after a failure: a release that itself
+failed, and the frames of the failure's traceback. The first becomes an orphan, which blocks new work until `cleanup()`
+has retried it; the second are cleared before the error goes on.
 """
 
 from __future__ import annotations
@@ -34,11 +35,14 @@ class Ownership:
         """Refuse new work while a release is outstanding."""
         if self._orphans:
             raise CleanupRequired(
-                f"cleanup is required: {len(self._orphans)} device tensors could not be released; call cleanup() and try again"
+                f"cleanup is required: {len(self._orphans)} device tensors could not be released; "
+                f"call cleanup() and try again"
             )
 
     def release(self, tensors: Iterable[Any]) -> list[BaseException]:
-        """Release each tensor once. One that fails becomes an orphan; its error is returned and the others are still released."""
+        """Release each tensor once. One that fails becomes an orphan; its error is returned and the others are still
+        released.
+        """
         failures: list[BaseException] = []
         for tensor in tensors:
             try:
@@ -54,7 +58,8 @@ class Ownership:
         failures = self.release([tensor for tensor in orphans if tensor.is_allocated()])
         if failures:
             raise CleanupFailed(
-                f"{len(failures)} of {len(orphans)} device tensors still could not be released: {failures[0]}", tuple(failures)
+                f"{len(failures)} of {len(orphans)} device tensors still could not be released: {failures[0]}",
+                tuple(failures),
             )
 
 
@@ -89,7 +94,9 @@ class Scope:
         """Give tensors to the caller, who must release them."""
         return tuple([self._owned.pop(id(tensor)) for tensor in tensors])
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         owned = reversed(self._owned.values())
         if error is None:
             failures = self._ownership.release(owned)
@@ -104,7 +111,9 @@ class Scope:
 
 
 def attach(error: BaseException, failures: Iterable[BaseException]) -> None:
-    """Add the errors of failed releases to the error that caused them. Their frames are let go of, as the error's own are."""
+    """Add the errors of failed releases to the error that caused them. Their frames are let go of, as the error's own
+    are.
+    """
     added = tuple(failures)
     for failure in added:
         forget_frames(failure)

@@ -22,11 +22,15 @@ def check_output(out: Any, rows: int, vocabulary: int, sampling: str) -> None:
     if not isinstance(out, torch.Tensor):
         raise OutputMismatch(f"the output buffer is {type(out).__name__}, not a {dtype} tensor of {shape}")
     if tuple(out.shape) != shape or out.dtype != dtype:
-        raise OutputMismatch(f"the output buffer is {out.dtype} {tuple(out.shape)}; {sampling} of this call are {dtype} {shape}")
+        raise OutputMismatch(
+            f"the output buffer is {out.dtype} {tuple(out.shape)}; {sampling} of this call are {dtype} {shape}"
+        )
 
 
 def read(result: InvocationResult) -> torch.Tensor | None:
-    """Wait for a result and copy its real rows: float32 [rows, vocabulary], int64 [rows], or None for an unfinished prompt."""
+    """Wait for a result and copy its real rows: float32 [rows, vocabulary], int64 [rows], or None for an unfinished
+    prompt.
+    """
     if result.output is None:
         return None
     host = ttnn.to_torch(result.output)
@@ -39,9 +43,10 @@ def read(result: InvocationResult) -> torch.Tensor | None:
 def collect(results: Iterable[InvocationResult], ownership: Ownership, out: torch.Tensor | None = None) -> Collected:
     """Read each result, release it, and put the rows into the order of the call.
 
-    Returns one tensor if every row has a value (logits float32 [rows, vocabulary] or token ids int64 [rows]), otherwise a tuple with
-    one entry for each row, None where a prompt is not finished. `out`, a checked buffer, is filled where rows have a value and
-    returned in place of a new tensor. A failure stops the run behind `results` and releases what it still held.
+    Returns one tensor if every row has a value (logits float32 [rows, vocabulary] or token ids int64 [rows]), otherwise
+    a tuple with one entry for each row, None where a prompt is not finished. `out`, a checked buffer, is filled where
+    rows have a value and returned in place of a new tensor. A failure stops the run behind `results` and releases what
+    it still held.
     """
     rows: dict[int, torch.Tensor | None] = {}
     sampling: str | None = None
@@ -50,7 +55,9 @@ def collect(results: Iterable[InvocationResult], ownership: Ownership, out: torc
         for result in pending:
             value = _read_and_release(result, ownership)
             if sampling not in (None, result.sampling):
-                raise CollectError(f"results of {sampling} and of {result.sampling} are mixed; collect one call at a time")
+                raise CollectError(
+                    f"results of {sampling} and of {result.sampling} are mixed; collect one call at a time"
+                )
             sampling = result.sampling
             for index, row in enumerate(result.source_rows):
                 if row in rows:

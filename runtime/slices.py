@@ -1,8 +1,8 @@
 """How far each slot's prompt has come, for engines that cut prompts themselves.
 
-A slot is *open* from its first committed slice that is not the last until the last one. While it is open, the next slice must
-start exactly at the cursor. A slice that failed half way may have written some of its blocks: its slot stays dirty, and refuses
-everything, until the caller resets it.
+A slot is *open* from its first committed slice that is not the last until the last one. While it is open, the next
+slice must start exactly at the cursor. A slice that failed half way may have written some of its blocks: its slot stays
+dirty, and refuses everything, until the caller resets it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ class SliceCursors:
         self._dirty: dict[int, tuple[int, int]] = {}
 
     def check(self, row: int, slot: int, start: int) -> None:
-        """Refuse a start that is not the cursor of an open slot. A slot that is not open starts wherever its cache allows."""
+        """Refuse a start that is not the cursor of an open slot. A slot that is not open starts wherever its cache
+        allows.
+        """
         if slot in self._dirty:
             begun, end = self._dirty[slot]
             raise DirtySlot(
-                row, f"slot {slot} failed within its slice {begun} to {end}; call reset({slot}) and begin the prompt again"
+                row,
+                f"slot {slot} failed within its slice {begun} to {end}; call reset({slot}) and begin the prompt again",
             )
         committed = self._committed.get(slot)
         if committed is not None and start != committed:
@@ -33,7 +36,9 @@ class SliceCursors:
             )
 
     def begin(self, requests: tuple[PrefillRequest, ...]) -> None:
-        """Check again, since other slices may have run since the plan was made, and mark what is about to be written."""
+        """Check again, since other slices may have run since the plan was made, and mark what is about to be
+        written.
+        """
         for request in requests:
             self.check(request.row, request.slot, request.cached)
         for request in requests:

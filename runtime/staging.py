@@ -1,7 +1,7 @@
 """Host values of a pass, and their way onto the device.
 
-The values are pure functions of a plan: one builder for each name that a module's inputs may have, so that a module asks for what
-its body reads and nothing else is uploaded.
+The values are pure functions of a plan: one builder for each name that a module's inputs may have, so that a module
+asks for what its body reads and nothing else is uploaded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class HostValues:
         self._block_size: int = module.BLOCK_SIZE
         self._last_position: int = module.CONTEXT - 1
         self._row_slots: int = module.ROW_SLOTS
-        self._inputs: dict[Shape, tuple[Input, ...]] = {shape: module.INPUTS[shape.variant](shape) for shape in module.TRACES}
+        self._inputs: dict[Shape, tuple[Input, ...]] = {
+            shape: module.INPUTS[shape.variant](shape) for shape in module.TRACES
+        }
         builders: dict[str, Callable[[PreparedPrefill, PrefillChunk], np.ndarray]] = {
             "tokens": self.tokens,
             "positions": self.positions,
@@ -40,7 +42,9 @@ class HostValues:
         }
         unknown = {entry.name for inputs in self._inputs.values() for entry in inputs} - set(builders)
         if unknown:
-            raise ModuleError(f"inputs that no value is known for: {', '.join(sorted(unknown))}; known: {', '.join(builders)}")
+            raise ModuleError(
+                f"inputs that no value is known for: {', '.join(sorted(unknown))}; known: {', '.join(builders)}"
+            )
         self._builders = builders
 
     def inputs(self, shape: Shape) -> tuple[Input, ...]:
@@ -51,7 +55,9 @@ class HostValues:
         """The host value of one input: int32, in the shape that the module states."""
         built = self._builders[entry.name](prepared, chunk)
         if built.shape != entry.shape:
-            raise ModuleError(f"input {entry.name} of {chunk.shape} is {entry.shape} in the module and {built.shape} here")
+            raise ModuleError(
+                f"input {entry.name} of {chunk.shape} is {entry.shape} in the module and {built.shape} here"
+            )
         return torch.from_numpy(built)
 
     def tokens(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
@@ -64,7 +70,9 @@ class HostValues:
         return packed
 
     def positions(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
-        """Absolute positions [1, rows x tokens]. Only padding can lie past the last position that has a rotary row: clamped."""
+        """Absolute positions [1, rows x tokens]. Only padding can lie past the last position that has a rotary row:
+        clamped.
+        """
         row = np.arange(chunk.start, chunk.start + chunk.shape.tokens, dtype=np.int32)
         np.minimum(row, self._last_position, out=row)
         return np.tile(row, chunk.shape.rows)[np.newaxis]
@@ -107,7 +115,9 @@ def upload(device: Any, value: torch.Tensor, entry: Input) -> Any:
     )
 
 
-def stage(device: Any, values: HostValues, prepared: PreparedPrefill, chunk: PrefillChunk, scope: Scope) -> SimpleNamespace:
+def stage(
+    device: Any, values: HostValues, prepared: PreparedPrefill, chunk: PrefillChunk, scope: Scope
+) -> SimpleNamespace:
     """All inputs of a pass on the device, each owned by `scope` as soon as it exists."""
     return SimpleNamespace(
         **{

@@ -8,8 +8,6 @@ from __future__ import annotations
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import torch
-
 from runtime.backend import ttnn
 from runtime.errors import ModuleError
 from runtime.resources import Ownership
@@ -25,13 +23,18 @@ def allocate(module: ModuleType, device: Any, layers: int | None = None) -> Simp
         for store in module.STORES:
             count = store.layers if layers is None else layers
             if not 0 < count <= store.layers:
-                raise ModuleError(f"{count} layers of the store {store.name} were asked for; the module has 1 to {store.layers}")
-            zeros = torch.zeros(store.shape, dtype=torch.bfloat16)
+                raise ModuleError(
+                    f"{count} layers of the store {store.name} were asked for; the module has 1 to {store.layers}"
+                )
             stores[store.name] = tuple(
                 [
                     scope.own(
-                        ttnn.from_torch(
-                            zeros, dtype=store.dtype, layout=store.layout, device=device, memory_config=ttnn.DRAM_MEMORY_CONFIG
+                        ttnn.zeros(
+                            store.shape,
+                            dtype=store.dtype,
+                            layout=store.layout,
+                            device=device,
+                            memory_config=ttnn.DRAM_MEMORY_CONFIG,
                         )
                     )
                     for _ in range(count)

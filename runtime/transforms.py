@@ -1,6 +1,7 @@
 """Checkpoint tensors -> the form that the device holds: the rules that a module's weight table names.
 
-A rule takes the tensors of its sources, as published (projections are [out, in]), and returns the device tensor's values.
+A rule takes the tensors of its sources, as published (projections are [out, in]), and returns the device tensor's
+values.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def vector(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Ten
 
 
 def turned(rule: Rule) -> Rule:
-    """`rule` on query and key sources whose heads were reordered to interleaved pairs; a value source stays as it is."""
+    """`rule` on query and key sources whose heads were reordered to interleaved pairs; a value source stays as it
+    is.
+    """
 
     def apply(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
         pairs = [interleave_pairs(source, geometry.head_dim) for source in sources[:TURNED]]

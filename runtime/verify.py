@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,26 +12,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from runtime import backend
 from runtime.backend import ttnn
 from runtime.errors import WeightError
-from runtime.prefill import Prefill
 from runtime.stores import allocate
-from runtime.verification.comparison import Agreement, agreement, likeliest, relative_error
+from runtime.verification.bench import Bench
 from runtime.verification.expected import Expected, expect, peer_logits
-from runtime.verification.measure import caches, layer_outputs
 from runtime.verification.prompts import PROMPTS
-from runtime.verification.report import PEERS, Case, Gate, LayerRow, Report
-from runtime.verification.routes import ROUTES, Outcome, assign_pages
+from runtime.verification.report import Case, Gate, LayerRow, Report
 from runtime.verification.sources import load_peer, locate
 from runtime.weights import load_weights
 
-PRECISIONS = ("float32", "declared")
+FLOAT32 = "float32"
+DECLARED = "declared"
 FLOAT32_ERROR = 1e-4
 PCC = 0.99
 PCC_BFLOAT16_WEIGHTS = 0.999
-PEER_ERROR = 1e-4  # the reference's own distance from transformers, both in float32
-LIKELIEST = 5
 LENGTHS_WITHOUT_TOKENIZER = (1, 31, 32, 33, 127, 129, 300, 600)
+MOST_HIDDEN_ROWS = 512  # tokens of one prompt whose layer outputs are kept and compared
 SEED = 7
 
 Progress = Callable[[str], None]
@@ -41,47 +40,99 @@ def main_verification(
     *,
     weights: str = "auto",
     prompts: Sequence[str] | None = None,
-    precision: str | None = None,
-    progress: Progress | None = None,
+    precisions: Sequence[str] = (FLOAT32, DECLARED),
+    progress: Progress = lambda text: None,
     package_file: tuple[str, str] | None = None,
 ) -> Report:
-    """Verify `module` with the weights of `weights`: "auto" (the file that `package_file` names in an installed package), "random"
-    or a path. `prompts` default to eight and more of this project's own; `precision` to both of PRECISIONS where the backend has
-    both. `progress` is told each step in words.
+    """Verify `module` with the weights of `weights`: "auto" (the file that `package_file` names in an installed package), "random",
+    or a path. `prompts` default to the project's own. `progress` is told each step in words.
 
-    The peers run one after another, and the transformers model is gone before the reference runs on its parameters, so that one
-    copy of the weights is held beside the device's. Raises WeightError, and PrefillError where a prompt cannot be served.
+    The peers run one after another: the transformers model is gone before the reference runs on its parameters, so that one copy
+    of the weights is held beside the device's. Raises WeightError, and RowError where a prompt cannot be served.
     """
-    say = progress or (lambda text: None)
-    precisions = _precisions(precision)
     source = locate(weights, package_file)
-    say(f"loading {source} into transformers")
+    progress(f"loading {source} into transformers")
     peer = load_peer(source, module.GEOMETRY)
-    texts, tokens = _tokenize(module, peer.tokenizer, prompts)
-    say(f"transformers answers {len(tokens)} prompts")
-    peer_rows, peer_seconds = peer_logits(peer.model, tokens)
+    texts, tokens = tokenize(module, peer.tokenizer, prompts)
+    progress(f"transformers answers {len(tokens)} prompts")
+    answers, seconds = peer_logits(peer.model, tokens)
     tensors, tokenizer = peer.tensors, peer.tokenizer
     del peer
     gc.collect()  # a model is a knot of references that only the collector unties
-    say("the reference answers")
-    expected = [
-        expect(module.GEOMETRY, tensors, ids, logits, seconds, keep_hidden=len(ids) == max(map(len, tokens)))
-        for ids, logits, seconds in zip(tokens, peer_rows, peer_seconds)
-    ]
+    progress("the reference answers them")
+    expected = expectations(module, tensors, tokens, answers, seconds)
+    words = str if tokenizer is None else lambda token: repr(tokenizer.decode([token]))
+    gates = tuple(gate(module, precision) for precision in precisions)
     cases: list[Case] = []
     layers: list[LayerRow] = []
-    gates = tuple(gate(module, name) for name in precisions)
     for rule in gates:
-        say(f"loading weights onto the device, {rule.precision} precision")
-        device = open_device(module, rule.precision)
-        try:
-            on_device = load_weights(module, tensors, device)
-            bench = Bench(module, device, on_device, allocate(module, device), tokenizer)
-            found, rows = bench.compare(expected, rule, say)
-            cases += found
-            layers += rows
-        finally:
-            ttnn.close_device(device)
+        found, rows = verify(module, tensors, expected, rule, words, progress)
+        cases += found
+        layers += rows
     return Report(
-        module.MODEL, module.TARGET, BACKEND, str(source), texts, gates, tuple(cases), tuple(layers), _peak_memory()
+        module.MODEL, module.TARGET, backend.name, str(source), texts, gates, tuple(cases), tuple(layers), peak_memory_bytes()
     )
+
+
+def verify(
+    module: ModuleType,
+    tensors: Mapping[str, Tensor],
+    expected: Sequence[Expected],
+    rule: Gate,
+    words: Callable[[int], str] = str,
+    progress: Progress = lambda text: None,
+) -> tuple[list[Case], list[LayerRow]]:
+    """Load `tensors` (published names) onto a device of the module's board in the rule's precision, and compare all that comes
+    out with `expected`."""
+    progress(f"{rule.precision}: loading weights onto the device")
+    device = backend.open_device(module.BOARD, precision=rule.precision)
+    try:
+        loaded = load_weights(module, device, tensors)
+        bench = Bench(module, device, loaded, allocate(module, device), backend.name, words)
+        return bench.compare(expected, rule, progress)
+    finally:
+        backend.close_device(device)
+
+
+def expectations(
+    module: ModuleType,
+    tensors: Mapping[str, Tensor],
+    tokens: Sequence[Sequence[int]],
+    answers: Sequence[Tensor],
+    seconds: Sequence[float],
+) -> list[Expected]:
+    """The reference over each prompt. Layer outputs are kept for the longest one, as far as one pass reaches."""
+    longest = max(range(len(tokens)), key=lambda index: len(tokens[index]))
+    one_pass = max(shape.tokens for shape in module.TRACES if shape.variant == "single")
+    kept = [min(one_pass, MOST_HIDDEN_ROWS) if index == longest else 0 for index in range(len(tokens))]
+    return [expect(module.GEOMETRY, tensors, *prompt) for prompt in zip(tokens, answers, seconds, kept)]
+
+
+def gate(module: ModuleType, precision: str) -> Gate:
+    """The rule of a precision: nothing rounded leaves a relative error, declared dtypes a correlation with the exact reference."""
+    if precision == FLOAT32:
+        return Gate(precision, relative_error=FLOAT32_ERROR)
+    exact = module.WEIGHT_DTYPE == ttnn.bfloat16
+    return Gate(precision, pcc=PCC_BFLOAT16_WEIGHTS if exact else PCC)
+
+
+def tokenize(
+    module: ModuleType, tokenizer: Any | None, prompts: Sequence[str] | None
+) -> tuple[tuple[str, ...], list[list[int]]]:
+    """Prompts and their ids; without a tokenizer, random ids of many lengths. Default prompts longer than the context are left out."""
+    if tokenizer is not None:
+        ids = [tokenizer(text).input_ids for text in prompts or PROMPTS]
+        kept = [pair for pair in zip(prompts or PROMPTS, ids) if prompts or len(pair[1]) <= module.CONTEXT]
+        return tuple(text for text, _ in kept), [tokens for _, tokens in kept]
+    if prompts:
+        raise WeightError("these weights come without a tokenizer, so no prompt can be read; leave the prompts out")
+    generator = torch.Generator().manual_seed(SEED)
+    lengths = [length for length in LENGTHS_WITHOUT_TOKENIZER if length <= module.CONTEXT]
+    drawn = [torch.randint(module.VOCABULARY, (length,), generator=generator).tolist() for length in lengths]
+    return tuple(f"{length} random tokens" for length in lengths), drawn
+
+
+def peak_memory_bytes() -> int:
+    """The largest resident size that this process has had."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,6 +1,7 @@
 """A checkpoint -> the device, through the module's weight tables, one tensor at a time.
 
-Names and shapes are checked before the first upload; values as each tensor is read. On any failure nothing stays on the device.
+Names and shapes are checked before the first upload; values as each tensor is read. On any failure nothing stays on the
+device.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 UPLOADED = (torch.float32, torch.bfloat16)
 NAMED = 4  # tensors that one message lists
 
-# Some checkpoints carry these although they follow from the rest: a tied head, and the turning rates of the rotary embedding.
+# Some checkpoints carry these although they follow from the rest: a tied head, and the turning rates of the rotary
+# embedding.
 TIED_HEAD = "lm_head.weight"
 ROTARY_BUFFER = "rotary_emb.inv_freq"
 
@@ -34,8 +36,8 @@ def load_weights(
 ) -> SimpleNamespace:
     """Every weight of a module on the device: one attribute for each of WEIGHTS and `layers`, a tuple of namespaces.
 
-    source: a safetensors file or folder, or a mapping from published names to tensors. layers: only so many, from the first on.
-    Raises WeightError with the tensor, its file and both shapes.
+    source: a safetensors file or folder, or a mapping from published names to tensors. layers: only so many, from the
+    first on. Raises WeightError with the tensor, its file and both shapes.
     """
     count = module.LAYERS if layers is None else layers
     if not 0 < count <= module.LAYERS:
@@ -83,7 +85,9 @@ def of_layer(weight: Weight, layer: int) -> Weight:
 
 
 def check_checkpoint(module: ModuleType, checkpoint: Checkpoint, layers: int) -> None:
-    """Raise WeightError unless the checkpoint has the tensors of `layers` layers in their shapes, and none that the module lacks."""
+    """Raise WeightError unless the checkpoint has the tensors of `layers` layers in their shapes, and none that the
+    module lacks.
+    """
     wanted: dict[str, tuple[int, ...]] = {}
     allowed: set[str] = set()
     for weight in module.WEIGHTS:
@@ -105,7 +109,8 @@ def check_checkpoint(module: ModuleType, checkpoint: Checkpoint, layers: int) ->
     extra = sorted(name for name in present - wanted.keys() - allowed if not _follows(module, checkpoint, name))
     if extra:
         raise WeightError(
-            f"{checkpoint.where(extra[0])} has {_listed(extra)}, which {module.MODEL} does not use; is it another model's?"
+            f"{checkpoint.where(extra[0])} has {_listed(extra)}, which {module.MODEL} does not use; "
+            f"is it another model's?"
         )
 
 
@@ -136,7 +141,9 @@ def _upload(checkpoint: Checkpoint, device: Any, weight: Weight, geometry: Geome
     sources = [_finite(checkpoint, name) for name in weight.sources]
     values = RULES[weight.transform](sources, weight, geometry)
     if tuple(values.shape) != weight.shape:
-        raise ModuleError(f"weight {weight.name} is {weight.shape} in the module and its rule made {tuple(values.shape)}")
+        raise ModuleError(
+            f"weight {weight.name} is {weight.shape} in the module and its rule made {tuple(values.shape)}"
+        )
     return scope.own(
         ttnn.from_torch(
             values, dtype=weight.dtype, layout=weight.layout, device=device, memory_config=ttnn.DRAM_MEMORY_CONFIG
@@ -149,7 +156,8 @@ def _finite(checkpoint: Checkpoint, name: str) -> torch.Tensor:
     tensor = checkpoint.read(name)
     if tensor.dtype not in FLOATS:
         raise WeightError(
-            f"tensor {name} in {checkpoint.where(name)} holds {tensor.dtype}; give float32, bfloat16, float16 or float64"
+            f"tensor {name} in {checkpoint.where(name)} holds {tensor.dtype}; "
+            f"give float32, bfloat16, float16 or float64"
         )
     if tensor.dtype not in UPLOADED:
         tensor = tensor.to(torch.float32)

@@ -20,7 +20,9 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
         WeightRow("head", (head_source,), "projection", "(HIDDEN, VOCABULARY)", "HEAD_DTYPE"),
     ]
     if resolved.rotary_style == "interleaved":
-        rows.append(WeightRow("rotary_transformation", (), "rotary_transformation", "(1, 1, TILE, TILE)", "ROTARY_DTYPE"))
+        rows.append(
+            WeightRow("rotary_transformation", (), "rotary_transformation", "(1, 1, TILE, TILE)", "ROTARY_DTYPE")
+        )
     return tuple(rows)
 
 

@@ -6,7 +6,7 @@ import builtins
 
 import libcst as cst
 
-from generator.passes.names import definition, imported, uses
+from generator.passes.names import definition, imported, reads, uses
 
 # Operations whose numerics or placement depend on options that the library would otherwise default silently.
 REQUIRED_OPTIONS = {
@@ -38,6 +38,9 @@ class _Check(cst.CSTVisitor):
     def visit_IfExp(self, node: cst.IfExp) -> None:  # noqa: N802
         self.faults.append("a conditional expression survives")
 
+    def visit_CompIf(self, node: cst.CompIf) -> None:  # noqa: N802
+        self.faults.append("an `if` in a comprehension survives")
+
     def visit_SimpleString(self, node: cst.SimpleString) -> None:  # noqa: N802
         if "{{" in node.value or "{%" in node.value:
             self.faults.append(f"template syntax survives in {node.value[:40]}")
@@ -53,16 +56,17 @@ class _Check(cst.CSTVisitor):
 
 
 class _Bound(cst.CSTVisitor):
-    """Names bound inside functions and comprehensions: parameters, assignments, loop variables."""
+    """Names bound inside one top-level statement, without the one that it defines: parameters, locals, loop variables."""
 
-    def __init__(self) -> None:
+    def __init__(self, defined: str | None) -> None:
+        self.defined = defined
         self.names: set[str] = set()
 
     def visit_Param(self, node: cst.Param) -> None:  # noqa: N802
         self.names.add(node.name.value)
 
     def visit_AssignTarget(self, node: cst.AssignTarget) -> None:  # noqa: N802
-        self.names |= uses(node.target)
+        self.names |= uses(node.target) - {self.defined}
 
     def visit_For(self, node: cst.For) -> None:  # noqa: N802
         self.names |= uses(node.target)
@@ -83,11 +87,11 @@ def _undefined(module: cst.Module) -> list[str]:
         if imported(statement) is not None:
             continue
         name = definition(statement)
-        bound = _Bound()
+        bound = _Bound(name)
         statement.visit(bound)
         # A function may use what is defined anywhere; a constant only what stands above it.
-        visible = known | bound.names | (later if isinstance(statement, cst.FunctionDef) else {name})
-        for missing in sorted(uses(statement) - visible):
+        visible = known | bound.names | (later if isinstance(statement, cst.FunctionDef) else set())
+        for missing in sorted(reads(statement) - visible):
             faults.append(f"{name or 'a statement'} uses {missing}, which nothing above it defines")
         if name is not None:
             known.add(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import libcst as cst
 
 
@@ -23,10 +25,19 @@ class _Uses(cst.CSTVisitor):
         return False
 
 
-def uses(node: cst.CSTNode) -> set[str]:
+@lru_cache(maxsize=4096)
+def uses(node: cst.CSTNode) -> frozenset[str]:
+    """Names that a node reads. Nodes never change, and most statements meet several passes: the answer is kept."""
     visitor = _Uses()
     node.visit(visitor)
-    return visitor.names
+    return frozenset(visitor.names)
+
+
+def reads(statement: cst.BaseStatement) -> frozenset[str]:
+    """Names that a top-level statement uses without binding them: a function that only calls itself reads nothing."""
+    if isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], cst.Assign):
+        return uses(statement.body[0].value)
+    return uses(statement) - {definition(statement)}
 
 
 def imported(statement: cst.BaseStatement) -> cst.ImportFrom | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from generator.passes.names import definition, imported, uses
+from generator.passes.names import definition, imported, reads, uses
 
 # What the runtime and the reader of a module look up from outside; everything else must be used inside.
 INTERFACE = frozenset(
@@ -22,15 +22,8 @@ def _unused(module: cst.Module) -> set[str]:
         if name is not None:
             defined.add(name)
         if imported(statement) is None:
-            used |= _used_by(statement, name)
+            used |= reads(statement)
     return defined - used
-
-
-def _used_by(statement: cst.BaseStatement, name: str | None) -> set[str]:
-    """Names a statement uses, without the one it binds (a function that only calls itself is unused)."""
-    if isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], cst.Assign):
-        return uses(statement.body[0].value)
-    return uses(statement) - {name}
 
 
 def _without(module: cst.Module, unused: set[str]) -> cst.Module:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -217,10 +218,12 @@ def zeros(
 
 
 def deallocate(tensor: Tensor, force: bool = True) -> None:
-    """Free the memory now, also under other handles on it. Freeing twice does nothing, as in the library, but is counted."""
+    """Free the memory now; without `force` only where no other handle shares it. Freeing twice is counted and does nothing."""
     if not tensor.is_on_device():
         return
     buffer = tensor.ownership.buffer
+    if not force and sys.getrefcount(tensor.ownership) > 2:  # the handle's reference and the call's own
+        return
     buffer.device.enter("deallocate")
     if not buffer.allocated:
         buffer.device.counters.double_frees += 1

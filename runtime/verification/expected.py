@@ -17,7 +17,7 @@ from runtime.tables import Geometry
 @dataclass(frozen=True)
 class Expected:
     """One prompt. `logits` and `peer_logits` `[vocabulary]` are of its last token; `keys` and `values` hold one
-    `[key_value_heads, tokens, head_dim]` for each layer; `hidden`, kept for one prompt alone, each layer's output."""
+    `[key_value_heads, tokens, head_dim]` for each layer; `hidden` the output of each layer `[some tokens, hidden]`."""
 
     tokens: tuple[int, ...]
     logits: Tensor
@@ -40,9 +40,9 @@ def peer_logits(model: Any, prompts: Sequence[Sequence[int]]) -> tuple[list[Tens
 
 
 def expect(
-    geometry: Geometry, tensors: Mapping[str, Tensor], tokens: Sequence[int], peer: Tensor, peer_seconds: float, keep_hidden: bool
+    geometry: Geometry, tensors: Mapping[str, Tensor], tokens: Sequence[int], peer: Tensor, peer_seconds: float, keep_hidden: int = 0
 ) -> Expected:
-    """Run the reference over one prompt."""
+    """Run the reference over one prompt, and keep each layer's output for the first `keep_hidden` tokens."""
     cache, hidden = Cache(), []
     began = time.perf_counter()
     logits = forward(
@@ -51,7 +51,7 @@ def expect(
         tokens,
         cache=cache,
         rows=[len(tokens) - 1],
-        observe=(lambda layer, output, key, value: hidden.append(output)) if keep_hidden else None,
+        observe=lambda layer, output, key, value: hidden.append(output[:keep_hidden].clone()),
     )
     seconds = {"reference": time.perf_counter() - began, "transformers": peer_seconds}
     return Expected(tuple(tokens), logits[0], peer, tuple(cache.keys), tuple(cache.values), tuple(hidden), seconds)

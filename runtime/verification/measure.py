@@ -29,11 +29,6 @@ def cached(store: Tensor, row: Row, interleaved: bool) -> Tensor:
     return pairs.transpose(-1, -2).flatten(-2)
 
 
-def rotates_interleaved(module: ModuleType) -> bool:
-    """Whether the module rotates neighbouring elements, and so permutes query and key projections when it loads them."""
-    return any(weight.name == "rotary_transformation" for weight in module.WEIGHTS)
-
-
 def caches(
     module: ModuleType, stores: SimpleNamespace, outcomes: Sequence[Outcome], expected: Sequence[Expected]
 ) -> list[dict[str, list[Agreement]]]:
@@ -41,7 +36,7 @@ def caches(
     of the worst block. Each store is read once."""
     measured: list[dict[str, list[Agreement]]] = [{"keys": [], "values": []} for _ in outcomes]
     for name in ("keys", "values"):
-        interleaved = name == "keys" and rotates_interleaved(module)
+        interleaved = name == "keys" and module.ROTARY_STYLE == "interleaved"
         for layer, store in enumerate(getattr(stores, name)):
             host = ttnn.to_torch(store).float()
             for outcome, found in zip(outcomes, measured):

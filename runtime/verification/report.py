@@ -19,6 +19,10 @@ class Gate:
     relative_error: float | None = None
     pcc: float | None = None
 
+    def holds(self, pcc: float, relative_error: float) -> bool:
+        """Written so that a NaN fails."""
+        return relative_error <= self.relative_error if self.pcc is None else pcc >= self.pcc
+
     def __str__(self) -> str:
         rule = f"relative error <= {self.relative_error:g}" if self.pcc is None else f"PCC >= {self.pcc:g}"
         return f"{self.precision}: {rule}"

@@ -14,16 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from runtime.checkpoint import open_checkpoint
 from runtime.errors import WeightError
 from runtime.reference.parameters import RandomParameters, parameter_shapes
 from runtime.tables import Geometry
+from runtime.weights import ROTARY_BUFFER
 
 RANDOM_SEED = 20
 
 
 @dataclass(frozen=True)
 class Source:
-    """`kind` is "random", "gguf", "file" (one safetensors file) or "folder" (of safetensors)."""
+    """`kind` is "random", "gguf", "pretrained" (a folder with config.json) or "checkpoint" (safetensors alone)."""
 
     kind: str
     path: Path | None
@@ -46,16 +48,11 @@ def locate(weights: str, package_file: tuple[str, str] | None) -> Source:
     if weights == "random":
         return Source("random", None)
     path = _installed_file(package_file) if weights == "auto" else Path(weights).expanduser()
-    if path.is_dir():
-        if any(path.glob("*.safetensors")):
-            return Source("folder", path)
-        raise WeightError(f"{path} holds no .safetensors file; give such a folder, a .safetensors or a .gguf file")
-    if not path.is_file():
-        raise WeightError(f"{path} does not exist; give a safetensors file or folder, a .gguf file, or 'random'")
-    kinds = {".gguf": "gguf", ".safetensors": "file"}
-    if path.suffix not in kinds:
-        raise WeightError(f"{path} is neither .safetensors nor .gguf; no other file is read, pickles least of all")
-    return Source(kinds[path.suffix], path)
+    if not path.exists():
+        raise WeightError(f"there are no weights at {path}; give a safetensors file or folder, a .gguf file, or 'random'")
+    if path.suffix == ".gguf":
+        return Source("gguf", path)
+    return Source("pretrained" if (path / "config.json").is_file() else "checkpoint", path)
 
 
 def load_peer(source: Source, geometry: Geometry) -> Peer:
@@ -67,7 +64,8 @@ def load_peer(source: Source, geometry: Geometry) -> Peer:
     if source.kind == "gguf":
         tokenizer = _load(transformers.AutoTokenizer, source.path.parent, gguf_file=source.path.name)
         model = _load_model(transformers, source.path.parent, gguf_file=source.path.name)
-    elif source.kind == "folder" and (source.path / "config.json").is_file():
+    elif source.kind == "pretrained":
+        open_checkpoint(source.path)  # names a truncated file, which transformers does not
         if (source.path / "tokenizer_config.json").is_file():
             tokenizer = _load(transformers.AutoTokenizer, source.path)
         model = _load_model(transformers, source.path, use_safetensors=True)
@@ -155,16 +153,9 @@ def _untied(tensors: dict[str, Tensor], geometry: Geometry) -> dict[str, Tensor]
 def _read(source: Source, geometry: Geometry) -> dict[str, Tensor]:
     if source.kind == "random":
         return dict(RandomParameters(geometry, RANDOM_SEED))
-    from safetensors import SafetensorError, safe_open
-
-    tensors: dict[str, Tensor] = {}
-    for path in [source.path] if source.kind == "file" else sorted(source.path.glob("*.safetensors")):
-        try:
-            with safe_open(path, framework="pt") as file:
-                tensors.update({name: file.get_tensor(name).float() for name in file.keys()})
-        except SafetensorError as error:
-            raise WeightError(f"{path} is not a whole safetensors file ({error}); fetch it again") from None
-    return _untied(tensors, geometry)
+    checkpoint = open_checkpoint(source.path)
+    names = [name for name in checkpoint.names() if not name.endswith(ROTARY_BUFFER)]
+    return _untied({name: checkpoint.read(name).float() for name in names}, geometry)
 
 
 def _build(transformers: Any, geometry: Geometry, tensors: dict[str, Tensor]) -> Any:

@@ -7,13 +7,11 @@ from pathlib import Path
 from tests.device.boards import BOARDS
 from tests.device.overlay import PROJECT
 
-SMALLEST_MODEL = "smollm2_135m"
-
 
 def emitted_modules() -> list[Path]:
     return sorted(path for path in PROJECT.glob("generated/*/*.py") if path.stem in BOARDS)
 
 
-def module_of(board: str) -> Path:
+def smallest_module(board: str) -> Path:
     """The module of the smallest model, which the tests alter to see each fault caught."""
-    return PROJECT / "generated" / SMALLEST_MODEL / f"{board}.py"
+    return PROJECT / "generated" / "smollm2_135m" / f"{board}.py"

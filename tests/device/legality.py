@@ -10,8 +10,6 @@ from typing import Any
 
 import ttnn
 
-VARIANTS = ("single", "batched", "chunked")
-
 
 @dataclass(frozen=True)
 class Refusal:
@@ -48,15 +46,6 @@ def name_of(shape: Any) -> str:
     return f"{shape.variant} {shape.rows}x{shape.tokens}"
 
 
-def largest_shapes(shapes: tuple[Any, ...]) -> list[Any]:
-    """The largest pass of each variant: most tokens, then most rows."""
-    return [
-        max((shape for shape in shapes if shape.variant == variant), key=lambda shape: (shape.rows * shape.tokens, shape.rows))
-        for variant in VARIANTS
-        if any(shape.variant == variant for shape in shapes)
-    ]
-
-
 def refusal(shape: str, path: str, error: Exception) -> Refusal:
     """Blame the innermost line of the emitted file that the error passed through."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
@@ -83,13 +72,13 @@ class Allocator:
     def entries(self, table: Any) -> dict[str, Any]:
         return {entry.name: self.tensor(entry, entry.layout) for entry in table}
 
-    def weights(self, module: ModuleType, layers: int) -> SimpleNamespace:
-        each_layer = [SimpleNamespace(**self.entries(module.LAYER_WEIGHTS)) for _ in range(layers)]
+    def weights(self, module: ModuleType) -> SimpleNamespace:
+        each_layer = [SimpleNamespace(**self.entries(module.LAYER_WEIGHTS)) for _ in range(module.LAYERS)]
         return SimpleNamespace(**self.entries(module.WEIGHTS), layers=each_layer)
 
-    def stores(self, module: ModuleType, layers: int) -> SimpleNamespace:
+    def stores(self, module: ModuleType) -> SimpleNamespace:
         return SimpleNamespace(
-            **{store.name: [self.tensor(store, store.layout) for _ in range(layers)] for store in module.STORES}
+            **{store.name: [self.tensor(store, store.layout) for _ in range(store.layers)] for store in module.STORES}
         )
 
     def inputs(self, module: ModuleType, shape: Any) -> SimpleNamespace:
@@ -118,19 +107,19 @@ def allocated_bytes(device: Any) -> int:
     return ttnn.get_memory_view(device, ttnn.BufferType.DRAM).total_bytes_allocated_per_bank
 
 
-def run_module(device: Any, path: str, source: str, every_shape: bool, layers: int) -> Report:
-    """Load a module and run its passes at `layers` layers and full width: the largest of each variant, or all of them."""
+def run_module(device: Any, path: str, source: str) -> Report:
+    """Load a module, allocate all its weights and stores and run every pass of its table, at full width and depth."""
     before = allocated_bytes(device)
     allocator = Allocator(device)
     stage = "import"
     try:
         module = load(path, source)
         stage = "allocation"
-        weights, stores = allocator.weights(module, layers), allocator.stores(module, layers)
+        weights, stores = allocator.weights(module), allocator.stores(module)
     except Exception as error:
         return Report((), (refusal(stage, path, error),), (), (), {}, 0)
     ran, refusals, outputs, expected = [], [], [], []
-    for shape in module.TRACES if every_shape else largest_shapes(module.TRACES):
+    for shape in module.TRACES:
         ran.append(name_of(shape))
         try:
             outputs.append(run_pass(module, allocator.inputs(module, shape), weights, stores, shape))

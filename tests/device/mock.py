@@ -11,8 +11,6 @@ from typing import Any
 from tests.device.boards import BOARDS
 from tests.device.overlay import PROJECT, mock_environment
 
-LAYERS = 2  # enough for one layer's output to become another's input
-
 
 class WorkerDied(RuntimeError):
     """The process of a mock device ended instead of answering."""
@@ -37,12 +35,11 @@ class MockDevice:
             )
         self.board = self._answer("opening the device")
 
-    def run(self, path: Path, source: str | None = None, every_shape: bool = False) -> dict[str, Any]:
+    def run(self, path: Path, source: str | None = None) -> dict[str, Any]:
         """Run the module at `path`, or `source` in its place, and return the fields of `legality.Report`."""
         text = path.read_text() if source is None else source
         name = str(path.relative_to(PROJECT))
-        job = {"path": name, "source": text, "every_shape": every_shape, "layers": LAYERS}
-        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.write(json.dumps({"path": name, "source": text}) + "\n")
         self.process.stdin.flush()
         return {"module": name, **self._answer(name)}
 

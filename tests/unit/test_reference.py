@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support.families import GEOMETRIES, build_peer, random_tokens
+from tests.support.families import GEOMETRIES, build_peer, random_tokens
 
 from runtime.reference import attention
 from runtime.reference.dense import Cache, forward, token_by_token

@@ -1,0 +1,49 @@
+"""What `codegen build` says about the modules it looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from generator.build import Result
+
+STATES = {"edited": "edited by hand", "same bytes": "inputs changed"}  # where the status itself does not say it
+
+
+def _effect(result: Result, mode: str | None) -> str:
+    """What happens to a stale file, or would: `mode` is None for a build."""
+    if mode == "check":
+        return "stale"
+    if result.after is None:
+        verb = ("remove", "removed")
+    elif result.writes:
+        verb = ("write", "wrote")
+    else:
+        verb = ("leave", "left") if result.status == "extra" else ("record", "recorded")
+    return f"would {verb[0]}" if mode == "dry-run" else verb[1]
+
+
+def lines(results: Sequence[Result], mode: str | None) -> Iterator[str]:
+    """One line for each stale file with the reasons, then the count."""
+    stale = [result for result in results if result.stale]
+    for result in stale:
+        why = f" ({'; '.join(result.reasons)})" if result.reasons else ""
+        yield f"{_effect(result, mode)}: {result.path}: {STATES.get(result.status, result.status)}{why}"
+    outcome = "built" if mode is None else "stale"
+    yield f"{len(results)} modules, {len(results) - len(stale)} up to date, {len(stale)} {outcome}"
+
+
+def diffs(results: Sequence[Result]) -> Iterator[str]:
+    """The difference that a build makes to each stale file; a line of words where only the lock would change."""
+    for result in results:
+        if result.stale:
+            yield result.diff() or f"# {result.path}: only the lock would change ({'; '.join(result.reasons)})\n"
+
+
+def data(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """The same as plain data, fresh modules included."""
+    return [
+        {"path": one.path, "model": one.model, "target": one.target, "status": one.status, "reasons": one.reasons}
+        for one in results
+    ]

@@ -1,0 +1,1 @@
+"""The operations that emitted modules call, by subject."""

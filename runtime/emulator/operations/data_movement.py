@@ -1,0 +1,94 @@
+"""Views, slices and layout changes."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+
+from ..configs import MemoryConfig
+from ..device import Device
+from ..dispatch import Plan, launch
+from ..dtypes import DataType, Layout
+from ..errors import require
+from ..storage import TILE, TensorSpec, tensor_spec
+from ..tensor import Tensor, view
+
+
+def unsqueeze_to_4D(tensor: Tensor) -> Tensor:
+    """The same memory seen as four dimensions, with ones in front."""
+    shape = tensor.spec.shape
+    require(len(shape) <= 4, "unsqueeze_to_4D", f"rank {len(shape)} is greater than 4")
+    return _reshaped(tensor, (1,) * (4 - len(shape)) + shape)
+
+
+def _reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    spec = tensor.spec
+    return view(tensor, tensor_spec(shape, spec.dtype, spec.layout, spec.memory_config))
+
+
+def reshape(input_tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """Another shape of the same volume on the same memory. One that would have to move values is refused."""
+    sizes = tuple(shape)
+    spec = input_tensor.spec
+    if -1 in sizes:
+        known = 1
+        for size in sizes:
+            known *= size if size != -1 else 1
+        require(sizes.count(-1) == 1 and known and spec.volume % known == 0, "reshape", f"cannot infer -1 in {list(sizes)}")
+        sizes = tuple(spec.volume // known if size == -1 else size for size in sizes)
+    target = tensor_spec(sizes, spec.dtype, spec.layout, spec.memory_config)
+    require(target.volume == spec.volume, "reshape", f"{list(spec.shape)} and {list(sizes)} differ in volume")
+    if input_tensor.is_on_device():
+        input_tensor.buffer("reshape")
+    whole_tiles = spec.shape[-2:] == sizes[-2:] or (
+        spec.shape[-1] == sizes[-1] and spec.shape[-2] % TILE == 0 and sizes[-2] % TILE == 0
+    )
+    same_rows = spec.shape[-1:] == sizes[-1:]
+    require(
+        whole_tiles if spec.layout is Layout.TILE else same_rows,
+        "reshape",
+        f"{list(spec.shape)} to {list(sizes)} in {spec.layout.name} would move values, which is not modelled",
+    )
+    return view(input_tensor, target)
+
+
+def _plan_slice(device: Device, source: TensorSpec, start, end, memory_config) -> Plan:
+    shape = tuple(high - low for low, high in zip(start, end))
+    return Plan((tensor_spec(shape, source.dtype, source.layout, memory_config or source.memory_config),), moves=True)
+
+
+def slice(
+    input_tensor: Tensor,
+    slice_start: Sequence[int],
+    slice_end: Sequence[int],
+    slice_step: Sequence[int] | None = None,
+    *,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    """Values from `slice_start` up to but without `slice_end` in each dimension."""
+    start, end, shape = tuple(slice_start), tuple(slice_end), input_tensor.spec.shape
+    require(slice_step is None or set(slice_step) == {1}, "slice", f"only steps of 1 are modelled, got {slice_step}")
+    require(
+        len(start) == len(end) == len(shape) and all(0 <= low < high <= size for low, high, size in zip(start, end, shape)),
+        "slice",
+        f"the range {list(start)} to {list(end)} is not inside {list(shape)}",
+    )
+    windows = tuple(builtins.slice(low, high) for low, high in zip(start, end))
+    return launch("slice", (input_tensor,), (start, end, memory_config), _plan_slice, lambda values: values[windows].contiguous())[0]
+
+
+def _plan_layout(device: Device, source: TensorSpec, layout, dtype, memory_config) -> Plan:
+    return Plan(
+        (tensor_spec(source.shape, dtype or source.dtype, layout, memory_config or source.memory_config),),
+        moves=dtype is None or dtype is source.dtype,
+    )
+
+
+def to_layout(
+    tensor: Tensor, layout: Layout, dtype: DataType | None = None, memory_config: MemoryConfig | None = None
+) -> Tensor:
+    """The same values in tiles or in rows; in the layout that it has already, another handle on the same memory."""
+    if tensor.spec.layout is layout and dtype is None:
+        tensor.buffer("to_layout")
+        return view(tensor, tensor.spec)
+    return launch("to_layout", (tensor,), (layout, dtype, memory_config), _plan_layout, lambda values: values)[0]

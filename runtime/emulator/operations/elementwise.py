@@ -1,0 +1,80 @@
+"""Element by element: sums, products with an activation, and type changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..configs import MemoryConfig, UnaryOpType
+from ..device import Device
+from ..dispatch import Plan, launch
+from ..dtypes import DataType, Layout
+from ..errors import require
+from ..storage import TensorSpec, tensor_spec
+from ..tensor import Tensor
+
+ACTIVATIONS: dict[Any, Callable[[torch.Tensor], torch.Tensor]] = {
+    "silu": torch.nn.functional.silu,
+    "relu": torch.relu,
+    "gelu": torch.nn.functional.gelu,
+    "sigmoid": torch.sigmoid,
+}
+ACTIVATIONS |= {kind: ACTIVATIONS[kind.name.lower()] for kind in UnaryOpType}
+
+
+def _plan_binary(device: Device, a: TensorSpec, b: TensorSpec, name, dtype, memory_config, activations) -> Plan:
+    require(a.shape == b.shape, name, f"shapes must be equal (broadcasting is not modelled): {list(a.shape)} and {list(b.shape)}")
+    require(a.layout is Layout.TILE and b.layout is Layout.TILE, name, "both inputs must be in tiles")
+    require(a.is_float and b.is_float, name, f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
+    return Plan((tensor_spec(a.shape, dtype or a.dtype, Layout.TILE, memory_config or a.memory_config),))
+
+
+def _binary(name, function, a, b, dtype, memory_config, activations) -> Tensor:
+    activations = tuple(activations)
+    for activation in activations:
+        require(activation in ACTIVATIONS, name, f"activation {activation!r} is not modelled")
+
+    def compute(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        if not activations:
+            return function(a, b)
+        for activation in activations:
+            a = ACTIVATIONS[activation](a)
+        return function(a, b, out=a)
+
+    return launch(name, (a, b), (name, dtype, memory_config, activations), _plan_binary, compute)[0]
+
+
+def add(
+    input_tensor_a: Tensor,
+    input_tensor_b: Tensor,
+    *,
+    dtype: DataType | None = None,
+    memory_config: MemoryConfig | None = None,
+    input_tensor_a_activations: Sequence[UnaryOpType] = (),
+) -> Tensor:
+    """activation(a) + b of equal shapes."""
+    return _binary("add", torch.add, input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
+
+
+def mul(
+    input_tensor_a: Tensor,
+    input_tensor_b: Tensor,
+    *,
+    dtype: DataType | None = None,
+    memory_config: MemoryConfig | None = None,
+    input_tensor_a_activations: Sequence[UnaryOpType] = (),
+) -> Tensor:
+    """activation(a) * b of equal shapes."""
+    return _binary("mul", torch.mul, input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
+
+
+def _plan_typecast(device: Device, source: TensorSpec, dtype, memory_config) -> Plan:
+    require(source.is_float, "typecast", f"only casts between floats are modelled, got {source.dtype.name}")
+    return Plan((tensor_spec(source.shape, dtype, source.layout, memory_config or source.memory_config),))
+
+
+def typecast(input_tensor: Tensor, dtype: DataType, *, memory_config: MemoryConfig | None = None) -> Tensor:
+    """The same values rounded to another type."""
+    return launch("typecast", (input_tensor,), (dtype, memory_config), _plan_typecast, lambda values: values)[0]

@@ -1,0 +1,70 @@
+"""Matrix multiplication with its program configurations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..configs import MemoryConfig, WormholeComputeKernelConfig
+from ..device import Device
+from ..dispatch import Plan, launch
+from ..dtypes import DataType, Layout
+from ..errors import require
+from ..storage import TensorSpec, tensor_spec
+from ..tensor import Tensor
+from .elementwise import ACTIVATIONS
+from .matmul_programs import check_program
+
+NAME = "linear"
+
+
+def _plan(
+    device: Device, a: TensorSpec, b: TensorSpec, *rest: Any
+) -> Plan:
+    bias, attributes = (rest[0], rest[1:]) if isinstance(rest[0], TensorSpec) else (None, rest)
+    transpose_b, memory_config, dtype, program_config, activation, compute = attributes
+    require(a.layout is Layout.TILE and b.layout is Layout.TILE, NAME, "both inputs must be in tiles")
+    require(a.is_float and b.is_float, NAME, f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
+    rows, inner = b.shape[-2:][::-1] if transpose_b else b.shape[-2:]
+    require(len(b.shape) >= 2 and len(a.shape) >= 2, NAME, f"both inputs must have two dimensions or more, got {a!r} and {b!r}")
+    require(
+        a.shape[-1] == rows, NAME, f"the width of the first input must be the height of the second: {a.shape[-1]} and {rows}"
+    )
+    require(all(size == 1 for size in b.shape[:-2]), NAME, f"the second input must hold one matrix, got {b!r}")
+    if bias is not None:
+        require(bias.layout is Layout.TILE and bias.is_float, NAME, f"the bias must be floats in tiles, got {bias!r}")
+        require(
+            bias.shape[-1] == inner and bias.volume == inner, NAME, f"the bias must be one row of {inner}, got {bias!r}"
+        )
+    output = tensor_spec((*a.shape[:-1], inner), dtype or a.dtype, Layout.TILE, memory_config or a.memory_config)
+    check_program(device, a, b, bias, output, program_config, compute)
+    return Plan((output,))
+
+
+def linear(
+    input_tensor_a: Tensor,
+    input_tensor_b: Tensor,
+    *,
+    bias: Tensor | None = None,
+    transpose_b: bool = False,
+    memory_config: MemoryConfig | None = None,
+    dtype: DataType | None = None,
+    program_config: Any = None,
+    activation: str | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+) -> Tensor:
+    """[.., rows, inner] x [inner, columns] (+ bias [1, columns]) -> [.., rows, columns], accumulated in float32."""
+    require(activation is None or activation in ACTIVATIONS, NAME, f"activation {activation!r} is not modelled")
+
+    def compute(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        left, right = a.reshape(-1, a.shape[-1]), b.reshape(b.shape[-2:])
+        right = right.t() if transpose_b else right
+        result = torch.mm(left, right) if bias is None else torch.addmm(bias.reshape(1, -1), left, right)
+        if activation is not None:
+            result = ACTIVATIONS[activation](result)
+        return result.view(*a.shape[:-1], right.shape[-1])
+
+    inputs = (input_tensor_a, input_tensor_b) if bias is None else (input_tensor_a, input_tensor_b, bias)
+    attributes = (transpose_b, memory_config, dtype, program_config, activation, compute_kernel_config)
+    return launch(NAME, inputs, attributes, _plan, compute)[0]

@@ -1,0 +1,60 @@
+"""Searches along the last dimension."""
+
+from __future__ import annotations
+
+import torch
+
+from ..configs import MemoryConfig
+from ..device import Device
+from ..dispatch import Plan, launch
+from ..dtypes import DataType, Layout
+from ..errors import require
+from ..storage import TensorSpec, tensor_spec
+from ..tensor import Tensor
+
+
+def _plan_argmax(device: Device, scores: TensorSpec, keepdim, memory_config) -> Plan:
+    shape = (*scores.shape[:-1], 1) if keepdim else scores.shape[:-1]
+    return Plan((tensor_spec(shape, DataType.UINT32, Layout.ROW_MAJOR, memory_config or scores.memory_config),))
+
+
+def argmax(
+    input_tensor: Tensor, dim: int | None = None, keepdim: bool = False, *, memory_config: MemoryConfig | None = None
+) -> Tensor:
+    """Index of the largest value along the last dimension, the first one among equals."""
+    rank = len(input_tensor.spec.shape)
+    require(dim in (-1, rank - 1), "argmax", f"only the last dimension is modelled, got dim={dim} of rank {rank}")
+    return launch(
+        "argmax", (input_tensor,), (keepdim, memory_config), _plan_argmax, lambda scores: scores.argmax(-1, keepdim=keepdim)
+    )[0]
+
+
+def _plan_topk(device: Device, scores: TensorSpec, k, memory_config) -> Plan:
+    place = memory_config or scores.memory_config
+    shape = (*scores.shape[:-1], k)
+    wide = scores.shape[-1] >= 2**16 or scores.dtype is DataType.FLOAT32
+    index = DataType.UINT32 if wide else DataType.UINT16
+    return Plan((tensor_spec(shape, scores.dtype, Layout.TILE, place), tensor_spec(shape, index, Layout.TILE, place)), moves=True)
+
+
+def topk(
+    input_tensor: Tensor,
+    k: int = 32,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+    *,
+    memory_config: MemoryConfig | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The k largest values along the last dimension, descending, and their indices; equal values by ascending index."""
+    rank = len(input_tensor.spec.shape)
+    require(dim in (-1, rank - 1), "topk", f"only the last dimension is modelled, got dim={dim} of rank {rank}")
+    require(largest and sorted, "topk", "only the largest values in descending order are modelled")
+
+    def compute(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        values, indices = scores.topk(k, -1)
+        indices, order = indices.sort(-1)
+        values, by_value = values.gather(-1, order).sort(-1, descending=True, stable=True)
+        return values, indices.gather(-1, by_value)
+
+    return launch("topk", (input_tensor,), (k, memory_config), _plan_topk, compute)

@@ -1,0 +1,74 @@
+"""Twins of the committed models on the emulator: built once for a process, with random weights and the reference beside
+them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from generator.cli import main as codegen
+from runtime.backend import open_device, ttnn
+from runtime.load import load
+from runtime.prefill import Prefill
+from runtime.reference.dense import forward
+from runtime.reference.parameters import RandomParameters
+from runtime.stores import allocate
+from runtime.weights import load_weights
+
+
+@cache
+def twin_module(model: str, target: str = "n150") -> ModuleType:
+    """The emitted twin of a model, imported."""
+    with tempfile.TemporaryDirectory() as folder:
+        codegen(["build", model, "--target", target, "--twin", "--output", folder], standalone_mode=False)
+        (path,) = Path(folder).glob(f"*/{target}.py")
+        return load(path)
+
+
+class Rig:
+    """A twin on a device of its own, ready to prefill."""
+
+    def __init__(self, model: str = "smollm2-135m", precision: str = "float32", seed: int = 0) -> None:
+        self.module = twin_module(model)
+        self.device = open_device(self.module.BOARD, precision=precision)
+        self.parameters = RandomParameters(self.module.GEOMETRY, seed)
+        self.weights = load_weights(self.module, self.device, self.parameters)
+        self.stores = allocate(self.module, self.device)
+        self.prefill = Prefill(self.module, self.device, self.weights, self.stores)
+
+    def call(self, lengths: Sequence[int], seed: int = 0) -> SimpleNamespace:
+        """Random prompts and a page table of permuted blocks, as the first three arguments of a call."""
+        generator = np.random.default_rng(seed)
+        widest = -(-max(lengths) // self.module.BLOCK_SIZE)
+        blocks = generator.permutation(self.module.KEY_VALUE_BLOCKS)[: len(lengths) * widest]
+        return SimpleNamespace(
+            tokens=generator.integers(0, self.module.VOCABULARY, (len(lengths), max(lengths))),
+            page_table=blocks.reshape(len(lengths), widest),
+            prompt_lens=list(lengths),
+        )
+
+    def expected(self, call: SimpleNamespace) -> torch.Tensor:
+        """What the reference says of the last token of each prompt: [rows, vocabulary]."""
+        prompts = [row[:length].tolist() for row, length in zip(call.tokens, call.prompt_lens)]
+        return torch.cat([forward(self.module.GEOMETRY, self.parameters, prompt, rows=[-1]) for prompt in prompts])
+
+    def live(self) -> set[int]:
+        """Addresses of everything on the device."""
+        return {buffer.address for buffer in self.device.live_tensors()}
+
+    def blocks(self) -> torch.Tensor:
+        """Every store of every layer: [stores x layers, blocks, heads, block, head_dim]."""
+        return torch.stack([ttnn.to_torch(t) for tensors in vars(self.stores).values() for t in tensors]).float()
+
+
+def relative_error(found: Any, expected: torch.Tensor) -> float:
+    """max |a - b| / max |b|."""
+    return float((found - expected).abs().max() / expected.abs().max())

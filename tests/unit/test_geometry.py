@@ -1,0 +1,173 @@
+"""Resolution: the numbers of a model on a board, the memory they take, and what does not fit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, fields, replace
+from math import lcm
+from typing import Any
+
+import pytest
+
+from generator import catalog
+from generator.errors import ManifestError
+from generator.geometry import Resolved, resolve
+from generator.manifest import load
+from generator.memory import interleaved, key_value_item
+from generator.targets import Board, load_board
+from tests.support.manifests import read
+
+N150, P150 = (load_board(catalog.BUILT_IN, name) for name in ("n150", "p150"))
+SHIPPED = catalog.names(catalog.BUILT_IN)
+LLAMA_8B = ("llama-3.1-8b", N150)
+
+
+def refused(board: Board, *changes: tuple[str, str]) -> str:
+    with pytest.raises(ManifestError) as caught:
+        resolve(read(*changes), board)
+    return str(caught.value)
+
+
+def shipped(name: str, board: Board) -> Resolved:
+    return resolve(load(catalog.BUILT_IN, name), board)
+
+
+@pytest.mark.parametrize("board", [N150, P150], ids=lambda board: board.name)
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_model_fits_both_boards(name: str, board: Board) -> None:
+    resolved = shipped(name, board)
+    memory = resolved.memory
+    assert memory.total <= memory.capacity, (memory.total, memory.capacity)
+    assert resolved.module.isidentifier()
+    assert resolved.alignment == lcm(resolved.block_size, resolved.attention_chunk)
+    assert resolved.prefill_chunk == max(resolved.lengths) and resolved.prefill_chunk % resolved.alignment == 0
+
+
+def test_derived_numbers_and_the_words_for_them() -> None:
+    resolved = resolve(read(), N150)
+    assert (resolved.head_dim, resolved.device_query_width, resolved.device_key_value_width) == (64, 576, 192)
+    assert (resolved.device_query_key_value_width, resolved.context_blocks, resolved.alignment) == (960, 128, 128)
+    assert resolved.attention_scale == 0.125
+    assert resolved.derivations == {
+        "head_dim": "576 hidden / 9 query heads",
+        "device_query_width": "9 query heads x 64",
+        "device_key_value_width": "3 key-value heads x 64",
+        "device_query_key_value_width": "(9 query + 2 x 3 key-value heads) x 64",
+        "attention_scale": "64 ** -0.5, exact in float32",
+        "context_blocks": "4096 context / 32 block",
+        "alignment": "lcm(32 block, 128 attention chunk)",
+    }
+
+
+def test_the_attention_scale_is_exactly_a_float32() -> None:
+    resolved = resolve(read(("query_heads = 9", "query_heads = 9\nhead_dim = 128")), N150)
+    assert resolved.attention_scale == 0.0883883461356163  # 128 ** -0.5 is 0.08838834764831845 in double precision
+    assert resolved.derivations["attention_scale"] == "128 ** -0.5, rounded to float32"
+    assert resolved.derivations["head_dim"] == "model.head_dim"
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "style"),
+    [(32, "half_split"), (64, "half_split"), (96, "interleaved"), (128, "half_split"), (160, "interleaved")],
+)
+def test_the_rotary_operation_follows_the_head_dim(head_dim: int, style: str) -> None:
+    assert resolve(read(("query_heads = 9", f"query_heads = 9\nhead_dim = {head_dim}")), N150).rotary_style == style
+
+
+def test_families_differ_in_biases_and_norms_only() -> None:
+    flags = {name: (one.query_key_value_bias, one.query_key_norm) for name in SHIPPED for one in [shipped(name, N150)]}
+    assert {name for name, (bias, _) in flags.items() if bias} == {"qwen2.5-7b"}
+    assert {name for name, (_, norm) in flags.items() if norm} == {"qwen3-0.6b", "qwen3-8b"}
+
+
+def test_every_resolved_number_names_the_manifest_keys_it_came_from() -> None:
+    file = load(catalog.BUILT_IN, "llama-3.1-8b")
+    resolved = resolve(file, N150)
+    elsewhere = {"board", "placement", "devices", "derivations", "keys", "memory", "digest"}
+    assert {field.name for field in fields(Resolved)} - elsewhere <= set(resolved.keys)
+    data: dict[str, Any] = file.manifest.model_dump()
+    for keys in resolved.keys.values():
+        for key in keys.split(", "):
+            value: Any = data
+            for part in key.split("."):
+                value = value[part]  # raises KeyError for a key that no manifest has
+
+
+def test_a_resolved_model_is_frozen_and_prints_as_json() -> None:
+    resolved = resolve(read(), N150)
+    with pytest.raises(FrozenInstanceError):
+        resolved.hidden = 1  # type: ignore[misc]
+    printed = json.loads(json.dumps(resolved.to_json(), allow_nan=False))
+    assert printed["lengths"] == [128, 512, 1024] and printed["board"]["grid"] == [8, 8]
+    assert set(printed) == {field.name for field in fields(Resolved)}
+
+
+def test_the_digest_follows_the_numbers_and_nothing_else() -> None:
+    digest = resolve(read(), N150).digest
+    assert len(digest) == 16 and int(digest, 16) >= 0
+    assert resolve(read(('source = "a test"', 'source = "elsewhere"')), N150).digest == digest
+    assert resolve(read(), replace(N150, rates=replace(N150.rates, eager_launch_seconds=0.5))).digest == digest
+    others = [
+        resolve(read(change), N150).digest
+        for change in (
+            ("100000.0", "100001.0"),
+            ("layers = 30", "layers = 29"),
+            ('key_value = "bfloat16"', 'key_value = "bfloat8_b"'),
+        )
+    ]
+    others.append(resolve(read(), replace(N150, l1_limit=N150.l1_limit - 1)).digest)
+    assert len({digest, *others}) == 5
+
+
+def test_weights_and_caches_take_what_the_library_allocates() -> None:
+    """Bytes that ttnn 0.81.1 allocates on mock devices for the tensors of qwen2.5-7b, biases and norms included."""
+    wormhole, blackhole = shipped("qwen2.5-7b", N150).memory, shipped("qwen2.5-7b", P150).memory
+    assert (wormhole.weights, wormhole.rotary_tables, wormhole.key_value) == (8611843584, 16779264, 1996732416)
+    assert (blackhole.weights, blackhole.rotary_tables, blackhole.key_value) == (14728297472, 16777216, 7985954816)
+    assert (wormhole.trace_region, blackhole.trace_region) == (50036736, 50003968)
+
+
+def test_every_bank_keeps_room_for_its_rounded_up_share() -> None:
+    assert interleaved(N150, 524288, 2048) == 12 * 89479168  # the share that the library's out-of-memory message states
+    assert interleaved(N150, 1, 2048) == 12 * 2048
+    assert interleaved(P150, 8, 72) == 8 * 128
+
+
+def test_a_model_that_does_not_fit_names_its_numbers_and_the_most_blocks() -> None:
+    message = refused(N150, ("key_value_blocks = 512", "key_value_blocks = 100000"))
+    assert message == (
+        "m.toml:24: target.n150.key_value_blocks = 100000: does not fit: 0.303 weights + 0.001 rotary tables + "
+        "68.665 key-value blocks + 0.045 activations of 4096 tokens + 0.047 trace region = 69.060 GiB of 11.988 GiB "
+        "DRAM on n150; nearest legal value 16882"
+    )
+    assert resolve(read(("key_value_blocks = 512", "key_value_blocks = 16882")), N150).memory.fits
+    assert "nearest legal value 16882" in refused(N150, ("key_value_blocks = 512", "key_value_blocks = 16883"))
+
+
+def test_a_context_whose_blocks_do_not_fit_is_answered_with_the_longest_that_does() -> None:
+    big = (("maximum_context = 8192", "maximum_context = 1000000"), ("context = 4096", "context = 800000"))
+    message = refused(N150, *big, ("key_value_blocks = 512", "key_value_blocks = 25000"))
+    assert message.endswith("nearest legal context 531392 with key_value_blocks 16606")
+    fits = (big[0], ("context = 4096", "context = 531392"), ("key_value_blocks = 512", "key_value_blocks = 16606"))
+    assert resolve(read(*fits), N150).memory.fits
+
+
+def test_weights_that_do_not_fit_are_said_to_leave_no_blocks() -> None:
+    message = refused(N150, ("layers = 30", "layers = 1000"), ("intermediate = 1536", "intermediate = 65536"))
+    assert message.endswith("no key_value_blocks fits: choose smaller dtypes, a smaller wave_tokens or a larger board")
+
+
+def test_a_wave_over_the_limit_of_the_target_is_refused() -> None:
+    assert refused(replace(N150, maximum_wave=4)) == (
+        "m.toml:26: target.n150.waves[3] = 8: is over the 4 rows that n150 takes; nearest legal value 4"
+    )
+
+
+def test_a_target_without_a_table_is_refused() -> None:
+    assert refused(P150) == "m.toml:21: target.p150: is missing; the manifest has [target.n150]"
+
+
+def test_key_value_bytes_never_shrink_with_more_blocks() -> None:
+    resolved = shipped(*LLAMA_8B)
+    sizes = [key_value_item(resolved, blocks).bytes for blocks in range(0, 3000, 7)]
+    assert sizes == sorted(sizes)

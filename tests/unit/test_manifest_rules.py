@@ -1,0 +1,288 @@
+"""Rules between the values of a manifest, with the exact message of each."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.manifests import refusal
+
+GEOMETRY = [  # heads and widths that no tile holds
+    (
+        [("key_value_heads = 3", "key_value_heads = 4")],
+        "m.toml:11: model.key_value_heads = 4: must divide the 9 query heads; nearest legal value 3",
+    ),
+    (
+        [("query_heads = 9", "query_heads = 9\nhead_dim = 80")],
+        "m.toml:11: model.head_dim = 80: must be a multiple of 32, a tile; nearest legal value 96",
+    ),
+    (
+        [("query_heads = 9", "query_heads = 9\nhead_dim = 512")],
+        "m.toml:11: model.head_dim = 512: must be at most 256; nearest legal value 256",
+    ),
+    (
+        [("query_heads = 9", "query_heads = 12")],
+        "m.toml:10: model.query_heads = 12: makes head_dim 48 (576 hidden / 12 query heads), which must "
+        "be a multiple of 32 and at most 256; write head_dim = 64 or correct the heads",
+    ),
+    (
+        [("hidden = 576", "hidden = 570\nhead_dim = 64")],
+        "m.toml:7: model.hidden = 570: must be a multiple of 32, a tile; nearest legal value 576",
+    ),
+    (
+        [("1536", "1500")],
+        "m.toml:8: model.intermediate = 1500: must be a multiple of 32, a tile; nearest legal value 1504",
+    ),
+]
+
+SHAPES = [  # lengths, chunks, waves and contexts that the planner could not use (B-05)
+    (
+        [("prefill_chunk = 1024", "prefill_chunk = 1000")],
+        "m.toml:28: target.n150.prefill_chunk = 1000: must be a multiple of the alignment 128, lcm(32 "
+        "block_size, 128 attention_chunk); nearest legal value 1024\n"
+        "m.toml:28: target.n150.prefill_chunk = 1000: must be the largest of lengths, 1024; write 1024 "
+        "or add it to lengths",
+    ),
+    (
+        [
+            (
+                "lengths = [128, 512, 1024]\nwaves = [1, 2, 4, 8]\nwave_tokens = 4096\nprefill_chunk = 1024",
+                "lengths = [128, 1056]\nwaves = [1, 2, 4, 8]\nwave_tokens = 4096\nprefill_chunk = 1056",
+            )
+        ],
+        "m.toml:28: target.n150.prefill_chunk = 1056: must be a multiple of the alignment 128, lcm(32 "
+        "block_size, 128 attention_chunk); nearest legal value 1024",
+    ),
+    (
+        [("[128, 512, 1024]", "[100, 512, 1024]")],
+        "m.toml:25: target.n150.lengths[0] = 100: must be a multiple of block_size 32; nearest legal value 96",
+    ),
+    (
+        [("[128, 512, 1024]", "[128, 512, 1024, 8192]")],
+        "m.toml:25: target.n150.lengths[3] = 8192: must be at most the context 4096; nearest legal value 4096\n"
+        "m.toml:28: target.n150.prefill_chunk = 1024: must be the largest of lengths, 8192; write 8192 "
+        "or add it to lengths",
+    ),
+    (
+        [("[128, 512, 1024]", "[512, 128, 512, 1024]")],
+        "m.toml:25: target.n150.lengths[1] = 128: must be over 512 before it: ascending, each once; "
+        "write [128, 512, 1024]",
+    ),
+    (
+        [("block_size = 32", "block_size = 48")],
+        "m.toml:23: target.n150.block_size = 48: must be one of 32, 64, 128; nearest legal value 32",
+    ),
+    (
+        [("attention_chunk = 128", "attention_chunk = 96")],
+        "m.toml:29: target.n150.attention_chunk = 96: must be a power of two; nearest legal value 64",
+    ),
+    (
+        [("waves = [1, 2, 4, 8]", "waves = [1, 3]")],
+        "m.toml:26: target.n150.waves[1] = 3: must be one of 1, 2, 4, 8, 16, 32; nearest legal value 2",
+    ),
+    (
+        [("waves = [1, 2, 4, 8]", "waves = [1, 64]")],
+        "m.toml:26: target.n150.waves[1] = 64: must be one of 1, 2, 4, 8, 16, 32; nearest legal value 32",
+    ),
+    (
+        [("waves = [1, 2, 4, 8]", "waves = [2, 4]")],
+        "m.toml:26: target.n150.waves = [2, 4]: must contain 1; write [1, 2, 4]",
+    ),
+    (
+        [("waves = [1, 2, 4, 8]\nwave_tokens = 4096", "waves = [1, 2, 32]\nwave_tokens = 2048")],
+        "m.toml:26: target.n150.waves[2] = 32: never runs: 32 x 128 tokens is over wave_tokens 2048; "
+        "leave it out or write wave_tokens = 4096",
+    ),
+    (
+        [("wave_tokens = 4096", "wave_tokens = 512")],
+        "m.toml:27: target.n150.wave_tokens = 512: must hold one row of prefill_chunk 1024; nearest legal value 1024",
+    ),
+    (
+        [("context = 4096", "context = 4100")],
+        "m.toml:22: target.n150.context = 4100: must be a multiple of block_size 32; nearest legal value 4096",
+    ),
+    (
+        [("context = 4096", "context = 16384")],
+        "m.toml:22: target.n150.context = 16384: must be at most model.maximum_context 8192; nearest legal value 8192",
+    ),
+    (
+        [("key_value_blocks = 512", "key_value_blocks = 64")],
+        "m.toml:24: target.n150.key_value_blocks = 64: must hold one whole context: 64 x 32 = 2048 of "
+        "4096 tokens; nearest legal value 128",
+    ),
+]
+
+ANOTHER_KIND = [  # models of another kind, by the name of what they need (S002-16)
+    (
+        [("layers = 30", "layers = 30\nnum_experts = 8")],
+        "m.toml:10: model.num_experts = 8: asks for a mixture of experts, which is not built; families "
+        "built: llama, mistral, qwen2, qwen3",
+    ),
+    (
+        [("[model.rope]", "[model.experts]\ncount = 8\n[model.rope]")],
+        "m.toml:17: model.experts: asks for a mixture of experts, which is not built; families built: "
+        "llama, mistral, qwen2, qwen3",
+    ),
+    (
+        [("layers = 30", "layers = 30\nsliding_window = 4096")],
+        "m.toml:10: model.sliding_window = 4096: asks for sliding-window attention, which is not built; "
+        "families built: llama, mistral, qwen2, qwen3",
+    ),
+    (
+        [("layers = 30", "layers = 30\nattention_soft_cap = 50.0")],
+        "m.toml:10: model.attention_soft_cap = 50.0: asks for a soft cap, which is not built; families "
+        "built: llama, mistral, qwen2, qwen3",
+    ),
+    (
+        [("layers = 30", "layers = 30\nembedding_scale = 24.0")],
+        "m.toml:10: model.embedding_scale = 24.0: asks for a scale on the embedding, residual or logits, "
+        "which is not built; families built: llama, mistral, qwen2, qwen3",
+    ),
+    (
+        [('"silu"', '"gelu"')],
+        'm.toml:14: model.activation = "gelu": is not built; only "silu" is',
+    ),
+    (
+        [('"llama"', '"mixtral"')],
+        'm.toml:2: family = "mixtral": needs a mixture of experts, which is not built; built: llama, '
+        "mistral, qwen2, qwen3",
+    ),
+    (
+        [('"llama"', '"gemma2"')],
+        'm.toml:2: family = "gemma2": needs a soft cap, sliding-window attention and a scale on the '
+        "embedding, residual or logits, which is not built; built: llama, mistral, qwen2, qwen3",
+    ),
+    (
+        [('"llama"', '"lama"')],
+        'm.toml:2: family = "lama": must be "llama" or "mistral" or "qwen2" or "qwen3"; did you mean '
+        '"llama"? (known: llama, mistral, qwen2, qwen3)',
+    ),
+    (
+        [('kind = "default"', 'kind = "yarn"')],
+        'm.toml:18: model.rope.kind = "yarn": must be "default" or "llama3"; known: default, llama3',
+    ),
+    (
+        [
+            ('"llama"\nsource = "a test"', '"qwen3"\nsource = "a test"'),
+            (
+                'kind = "default"',
+                'kind = "llama3"\nfactor = 8.0\nlow_frequency_factor = 1.0\nhigh_frequency_factor = 4.0\n'
+                "original_context = 8192",
+            ),
+        ],
+        'm.toml:18: model.rope.kind = "llama3": family qwen3 has no rotary embedding of this kind; known: default',
+    ),
+    (
+        [
+            (
+                'kind = "default"',
+                'kind = "llama3"\nfactor = 8.0\nlow_frequency_factor = 4.0\nhigh_frequency_factor = 4.0',
+            )
+        ],
+        "m.toml:17: model.rope.original_context: is missing; add it to [model.rope]: kind llama3 needs it\n"
+        "m.toml:21: model.rope.high_frequency_factor = 4.0: must be over low_frequency_factor 4; "
+        "published configurations have 1 and 4",
+    ),
+    (
+        [('kind = "default"', 'kind = "default"\nfactor = 8.0')],
+        "m.toml:19: model.rope.factor = 8.0: belongs to kind llama3 only; leave it out",
+    ),
+    (
+        [('weights = "bfloat16"', 'weights = "bfloat8"')],
+        'm.toml:32: target.n150.dtypes.weights = "bfloat8": must be "bfloat16" or "bfloat8_b" or '
+        '"bfloat4_b"; did you mean "bfloat8_b"? (known: bfloat16, bfloat4_b, bfloat8_b)',
+    ),
+    (
+        [('activation = "bfloat16"', 'activation = "float32"')],
+        'm.toml:36: target.n150.dtypes.activation = "float32": is not built; only "bfloat16" is',
+    ),
+    (
+        [("[target.n150]", "[target.n105]"), ("[target.n150.dtypes]", "[target.n105.dtypes]")],
+        'm.toml:21: target.n105: no target of this name; did you mean "n150"? (known: n150, p150)',
+    ),
+]
+
+ESCAPES = [  # strings that try to become code or to leave the folder
+    (
+        [('source = "a test"', 'source = "\\"\\"\\" + evil()"')],
+        'm.toml:3: source = "\\"\\"\\" + evil()": must be one line of at most 300 printable characters '
+        "without quotes, braces and backslashes; leave them out",
+    ),
+    (
+        [('source = "a test"', 'source = """a\nimport os"""')],
+        'm.toml:3: source = "a\\nimport os": must be one line of at most 300 printable characters without '
+        "quotes, braces and backslashes; leave them out",
+    ),
+    (
+        [('source = "a test"', "source = '{{ 7 * 7 }}'")],
+        'm.toml:3: source = "{{ 7 * 7 }}": must be one line of at most 300 printable characters without '
+        "quotes, braces and backslashes; leave them out",
+    ),
+    (
+        [('source = "a test"', "source = '{% raw %}'")],
+        'm.toml:3: source = "{% raw %}": must be one line of at most 300 printable characters without '
+        "quotes, braces and backslashes; leave them out",
+    ),
+    (
+        [('source = "a test"', 'source = "a\\u0000\\u202eb"')],
+        'm.toml:3: source = "a\\u0000\\u202eb": must be one line of at most 300 printable characters '
+        "without quotes, braces and backslashes; leave them out",
+    ),
+    (
+        [('source = "a test"', "source = 'a\\b'")],
+        'm.toml:3: source = "a\\\\b": must be one line of at most 300 printable characters without quotes, '
+        "braces and backslashes; leave them out",
+    ),
+    (
+        [('name = "m"', 'name = "../m"')],
+        'm.toml:1: name = "../m": must be lower-case letters and digits with single dots and dashes '
+        'between them, first a letter; for example "m"',
+    ),
+    (
+        [('name = "m"', 'name = "/etc/passwd"')],
+        'm.toml:1: name = "/etc/passwd": must be lower-case letters and digits with single dots and '
+        'dashes between them, first a letter; for example "etc-passwd"',
+    ),
+    (
+        [('name = "m"', 'name = "Llama 3"')],
+        'm.toml:1: name = "Llama 3": must be lower-case letters and digits with single dots and dashes '
+        'between them, first a letter; for example "llama"',
+    ),
+    (
+        [('name = "m"', 'name = "class"')],
+        'm.toml:1: name = "class": is a word of Python and names no module; for example "class-model"',
+    ),
+    (
+        [("[target.n150]", '[weights]\npackage = "a; rm"\nfile = "../../x.gguf"\n[target.n150]')],
+        'm.toml:22: weights.package = "a; rm": must be the name of an installable package; letters and '
+        "digits with . _ - between them\n"
+        'm.toml:23: weights.file = "../../x.gguf": must be a relative path with forward slashes that '
+        "stays inside the package; folders and a file name, of letters, digits and . _ -",
+    ),
+    (
+        [("[target.n150]", '[weights]\npackage = "a"\nfile = "/x.gguf"\n[target.n150]')],
+        'm.toml:23: weights.file = "/x.gguf": must be a relative path with forward slashes that stays '
+        "inside the package; folders and a file name, of letters, digits and . _ -",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), GEOMETRY)
+def test_heads_and_widths_fill_tiles(changes: list[tuple[str, str]], message: str) -> None:
+    assert refusal(*changes) == message
+
+
+@pytest.mark.parametrize(("changes", "message"), SHAPES)
+def test_shapes_that_the_planner_cannot_use_are_refused_when_read_B_05(
+    changes: list[tuple[str, str]], message: str
+) -> None:
+    assert refusal(*changes) == message
+
+
+@pytest.mark.parametrize(("changes", "message"), ANOTHER_KIND)
+def test_models_of_another_kind_are_refused_by_name_S002_16(changes: list[tuple[str, str]], message: str) -> None:
+    assert refusal(*changes) == message
+
+
+@pytest.mark.parametrize(("changes", "message"), ESCAPES)
+def test_strings_never_become_code_or_leave_the_folder(changes: list[tuple[str, str]], message: str) -> None:
+    assert refusal(*changes) == message

@@ -1,0 +1,62 @@
+"""Cursors of prompts that the caller cuts itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.errors import DirtySlot, SliceOrder
+from runtime.request import PrefillRequest
+from runtime.slices import SliceCursors
+
+
+def piece(start, end, final=False, slot=5, row=0):
+    return (PrefillRequest(row, slot, np.zeros(1, np.int32), 0, start, end, np.zeros(1, np.int32), final),)
+
+
+@pytest.fixture
+def cursors():
+    """One slot, committed up to 512."""
+    made = SliceCursors()
+    made.begin(piece(0, 512))
+    made.commit(piece(0, 512))
+    return made
+
+
+@pytest.mark.parametrize(
+    "start, fault", [(0, "repeats a part of"), (256, "repeats a part of"), (768, "leaves a gap after")]
+)
+def test_s002_05_a_slice_off_the_cursor_is_refused_with_both_numbers(cursors, start, fault):
+    with pytest.raises(SliceOrder, match=f"from {start} {fault} slot 5, which is committed up to 512"):
+        cursors.check(0, 5, start)
+    cursors.check(0, 5, 512)
+
+
+def test_s002_08_the_cursor_moves_on_commit_and_closes_with_the_last_slice(cursors):
+    cursors.begin(piece(512, 700, final=True))
+    cursors.commit(piece(512, 700, final=True))
+    cursors.check(0, 5, 0)
+    cursors.check(0, 5, 64)
+
+
+def test_s002_25_a_slice_that_was_not_committed_leaves_the_slot_dirty_until_reset(cursors):
+    cursors.begin(piece(512, 1024))
+    for start in (512, 1024, 0):
+        with pytest.raises(DirtySlot, match=r"slot 5 failed within its slice 512 to 1024; call reset\(5\)"):
+            cursors.check(0, 5, start)
+    cursors.check(0, 6, 0)
+    cursors.reset(5)
+    cursors.check(0, 5, 0)
+
+
+def test_a_wave_is_checked_whole_before_any_slot_is_marked(cursors):
+    wave = piece(0, 512, slot=7) + piece(0, 512, slot=5, row=1)
+    with pytest.raises(SliceOrder, match="row 1"):
+        cursors.begin(wave)
+    cursors.check(0, 7, 0)
+
+
+def test_a_whole_prompt_of_a_slot_that_is_not_open_is_not_tracked():
+    cursors = SliceCursors()
+    cursors.begin(piece(0, 300, final=True))
+    cursors.check(0, 5, 0)

@@ -1,0 +1,70 @@
+"""Twins: small, and of the same kind as the model in everything that the templates look at."""
+
+from __future__ import annotations
+
+import pytest
+
+from generator import catalog
+from generator.geometry import resolve
+from generator.manifest import LONGEST_NAME, load
+from generator.targets import load_board
+from generator.twin import twin
+from tests.support.manifests import read
+
+BOARDS = [load_board(catalog.BUILT_IN, name) for name in catalog.names(catalog.BUILT_IN, catalog.TARGETS)]
+SAME = (
+    "family",
+    "query_key_value_bias",
+    "query_key_norm",
+    "rotary_style",
+    "tied_embeddings",
+    "norm_epsilon",
+    "activation",
+    "dtypes",
+    "block_size",
+    "board",
+    "placement",
+)
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
+@pytest.mark.parametrize("name", catalog.names(catalog.BUILT_IN))
+def test_a_twin_is_small_and_of_the_same_kind(name: str, board) -> None:  # type: ignore[no-untyped-def]
+    file = load(catalog.BUILT_IN, name)
+    large, small = resolve(file, board), resolve(twin(file), board)
+    assert {key: getattr(small, key) for key in SAME} == {key: getattr(large, key) for key in SAME}
+    assert small.query_heads // small.key_value_heads == large.query_heads // large.key_value_heads
+    assert (small.hidden == small.device_query_width) == (large.hidden == large.device_query_width)
+    assert (small.rope.kind, small.rope.theta, small.rope.factor) == (
+        large.rope.kind,
+        large.rope.theta,
+        large.rope.factor,
+    )
+    assert small.layers == 2 and small.vocabulary == 256 and small.hidden <= 512 and small.intermediate <= 1024
+    assert small.waves == tuple(wave for wave in large.waves if wave <= 8) and small.packaged_weights is None
+    assert small.context >= 5 * small.prefill_chunk and small.alignment > small.block_size
+    assert small.module == f"{large.module}_twin"
+
+
+@pytest.mark.parametrize(("head_dim", "small"), [(32, 32), (64, 32), (96, 96), (160, 96)])
+def test_a_twin_keeps_the_rotary_style(head_dim: int, small: int) -> None:
+    file = read(("query_heads = 9", f"query_heads = 9\nhead_dim = {head_dim}"))
+    assert resolve(twin(file), BOARDS[0]).head_dim == small
+
+
+@pytest.mark.parametrize("block_size", [32, 64, 128])
+def test_a_twin_keeps_the_block_size_and_scales_its_lengths(block_size: int) -> None:
+    small = twin(read(("block_size = 32", f"block_size = {block_size}"))).manifest.target["n150"]
+    assert small.lengths == (block_size, 2 * block_size, 4 * block_size)
+
+
+def test_a_query_width_other_than_hidden_stays_other() -> None:
+    file = read(("query_heads = 9", "query_heads = 9\nhead_dim = 64"), ("hidden = 576", "hidden = 608"))
+    small = resolve(twin(file), BOARDS[0])
+    assert small.hidden != small.device_query_width
+
+
+def test_the_longest_name_has_a_twin() -> None:
+    name = "a" * 58 + ".b-c-d"
+    assert len(name) == LONGEST_NAME
+    assert twin(read(('name = "m"', f'name = "{name}"'))).manifest.name == "a" * 58 + "-twin"
