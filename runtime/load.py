@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from runtime.errors import DeviceMismatch, ModuleError
-from runtime.tables import Shape
+from runtime.tables import REPLICATE, Shape
 
 CONSTANTS = (
     "MODEL",
@@ -65,6 +65,9 @@ def check_module(module: ModuleType) -> None:
     if missing:
         raise ModuleError(f"{module.__name__} is no emitted module: it lacks {', '.join(missing)}")
     _check_sizes(module)
+    for entry in (*module.WEIGHTS, *module.LAYER_WEIGHTS, *module.STORES):
+        if entry.placement != REPLICATE:
+            raise ModuleError(f"{entry.name} is placed {entry.placement!r}; this runtime only places {REPLICATE!r}")
     for shape in module.TRACES:
         _check_shape(module, shape)
     _check_chunks(module)
@@ -105,7 +108,7 @@ def _check_chunks(module: ModuleType) -> None:
         )
     for shape in chunked:
         shorter = max([length for length in lengths if length < shape.tokens], default=0)
-        # The smallest length that holds the rest is used: with this one, more tokens are left than the next shorter holds.
+        # The smallest length that holds the rest is used: where it is this one, the next shorter would not hold it.
         latest = (module.CONTEXT - shorter - 1) // module.ALIGNMENT * module.ALIGNMENT
         if latest >= 0 and latest + shape.tokens > shape.read_pages * module.BLOCK_SIZE:
             raise ModuleError(

@@ -91,23 +91,20 @@ class Scope:
             raise failures[0]
 
     def move(self, *tensors: Any) -> tuple[Any, ...]:
-        """Give tensors to the caller, who must release them."""
+        """Release everything else and, when that succeeded, give these tensors to the caller, who must release them."""
+        kept = {id(tensor) for tensor in tensors}
+        self.release(*[tensor for identity, tensor in reversed(self._owned.items()) if identity not in kept])
         return tuple([self._owned.pop(id(tensor)) for tensor in tensors])
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        owned = reversed(self._owned.values())
+        owned = tuple(reversed(self._owned.values()))
         if error is None:
-            failures = self._ownership.release(owned)
-            if failures:
-                attach(failures[0], failures[1:])
-                self._owned.clear()
-                raise failures[0]
+            self.release(*owned)
         else:
-            forget_frames(error)
+            self._owned.clear()
             attach(error, self._ownership.release(owned))
-        self._owned.clear()
 
 
 def attach(error: BaseException, failures: Iterable[BaseException]) -> None:

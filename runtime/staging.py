@@ -48,7 +48,9 @@ class HostValues:
         self._builders = builders
 
     def inputs(self, shape: Shape) -> tuple[Input, ...]:
-        """The inputs of a pass in the module's order."""
+        """The inputs of a pass in the module's order. ModuleError if the pass is another module's."""
+        if shape not in self._inputs:
+            raise ModuleError(f"{shape} is not a pass of this module; prepare and run with one Prefill")
         return self._inputs[shape]
 
     def value(self, entry: Input, prepared: PreparedPrefill, chunk: PrefillChunk) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import resource
 import sys
@@ -16,12 +17,14 @@ from runtime import backend
 from runtime.backend import ttnn
 from runtime.errors import WeightError
 from runtime.stores import allocate
+from runtime.stores import release as release_stores
 from runtime.verification.bench import Bench
 from runtime.verification.expected import Expected, expect, peer_logits
 from runtime.verification.prompts import PROMPTS
 from runtime.verification.report import Case, Gate, LayerRow, Report
 from runtime.verification.sources import load_peer, locate
 from runtime.weights import load_weights
+from runtime.weights import release as release_weights
 
 FLOAT32 = "float32"
 DECLARED = "declared"
@@ -31,6 +34,8 @@ PCC_BFLOAT16_WEIGHTS = 0.999
 LENGTHS_WITHOUT_TOKENIZER = (1, 31, 32, 33, 127, 129, 300, 600)
 MOST_HIDDEN_ROWS = 512  # tokens of one prompt whose layer outputs are kept and compared
 SEED = 7
+M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
+OWN_MAPPING_BYTES = 2**20  # tensors from here on get a mapping of their own, which goes back to the system when they do
 
 Progress = Callable[[str], None]
 
@@ -50,6 +55,7 @@ def main_verification(
     The peers run one after another: the transformers model is gone before the reference runs on its parameters, so that one copy
     of the weights is held beside the device's. Raises WeightError, and RowError where a prompt cannot be served.
     """
+    return_freed_memory()
     source = locate(weights, package_file)
     progress(f"loading {source} into transformers")
     peer = load_peer(source, module.GEOMETRY)
@@ -88,8 +94,11 @@ def verify(
     device = backend.open_device(module.BOARD, precision=rule.precision)
     try:
         loaded = load_weights(module, device, tensors)
-        bench = Bench(module, device, loaded, allocate(module, device), backend.name, words)
-        return bench.compare(expected, rule, progress)
+        stores = allocate(module, device)
+        found = Bench(module, device, loaded, stores, backend.name, words).compare(expected, rule, progress)
+        release_stores(stores)
+        release_weights(loaded)
+        return found
     finally:
         backend.close_device(device)
 
@@ -130,6 +139,14 @@ def tokenize(
     lengths = [length for length in LENGTHS_WITHOUT_TOKENIZER if length <= module.CONTEXT]
     drawn = [torch.randint(module.VOCABULARY, (length,), generator=generator).tolist() for length in lengths]
     return tuple(f"{length} random tokens" for length in lengths), drawn
+
+
+def return_freed_memory() -> None:
+    """Keep the C library from hoarding: after large tensors were freed it serves the next ones from a heap that never shrinks,
+    and the peers' memory would add up although they run one after another. Does nothing where the library is not glibc."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, OWN_MAPPING_BYTES)
 
 
 def peak_memory_bytes() -> int:

@@ -338,7 +338,7 @@ STORES = (
 
 
 def packed_inputs(shape):
-    """Rows lie back to back in one sequence: tokens, their positions, the blocks to fill, the rows that reach the head."""
+    """Rows lie back to back in one sequence: tokens, positions, the blocks to fill, the rows that reach the head."""
     packed = shape.rows * shape.tokens
     return (
         Input("tokens", (1, packed), ttnn.uint32, "always"),
@@ -438,7 +438,7 @@ ATTEND = {"single": attend_single, "batched": attend_batched, "chunked": attend_
 
 
 def attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape):
-    """Self-attention of one layer over hidden [1, 1, tokens, HIDDEN]; the keys and values of the pass go to the caches."""
+    """Self-attention of one layer over hidden [1, 1, tokens, HIDDEN]; keys and values of the pass go to the caches."""
     token_tiles = shape.rows * shape.tokens // TILE
     normed = ttnn.rms_norm(
         hidden,
@@ -521,7 +521,7 @@ def mlp(hidden, layer, shape):
 
 
 def layers(hidden, cos, sin, inputs, weights, stores, shape):
-    """All decoder layers over hidden [1, 1, tokens, HIDDEN]; each writes the keys and values of the pass to its store."""
+    """All layers over hidden [1, 1, tokens, HIDDEN]; each writes the keys and values of the pass to its stores."""
     for layer, key_cache, value_cache in zip(weights.layers, stores.keys, stores.values):
         attended = attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape)
         hidden = ttnn.add(hidden, attended, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
@@ -540,7 +540,7 @@ def body(inputs, weights, stores, shape):
 
 
 def logits(hidden, last_rows, weights):
-    """The picked rows of hidden [1, 1, tokens, HIDDEN] -> logits [1, 1, ROW_SLOTS, VOCABULARY]; no other row is normed."""
+    """The picked rows of hidden [1, 1, tokens, HIDDEN] -> logits [1, 1, ROW_SLOTS, VOCABULARY]; no other is normed."""
     rows = ttnn.embedding(last_rows, hidden, layout=TILED, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
     normed = ttnn.rms_norm(
         ttnn.unsqueeze_to_4D(rows),

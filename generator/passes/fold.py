@@ -21,14 +21,14 @@ def _literal(node: cst.BaseExpression) -> bool | None:
     return None
 
 
-def _body(node: cst.If, branch: cst.BaseSuite) -> cst.FlattenSentinel | cst.RemovalSentinel:
-    """The statements of the branch taken, the first of them after whatever comments stood before the branch."""
-    statements = [s for s in branch.body if not _is_pass(s)]
-    if not statements:
-        return cst.RemoveFromParent()
-    first = statements[0]
-    statements[0] = first.with_changes(leading_lines=[*node.leading_lines, *first.leading_lines])
-    return cst.FlattenSentinel(statements)
+def _remaining(node: cst.If | cst.Else | None) -> cst.If | cst.Else | None:
+    """What is left of a chain of branches: a shorter chain, the branch that is always taken as an Else, or None."""
+    if not isinstance(node, cst.If):
+        return node
+    rest, truth = _remaining(node.orelse), _literal(node.test)
+    if truth is None:
+        return node.with_changes(orelse=rest)
+    return cst.Else(body=node.body) if truth else rest
 
 
 def _is_pass(statement: cst.BaseStatement) -> bool:
@@ -36,18 +36,27 @@ def _is_pass(statement: cst.BaseStatement) -> bool:
 
 
 class _Fold(cst.CSTTransformer):
-    def leave_If(self, original_node: cst.If, updated_node: cst.If):  # noqa: N802 (libcst's names)
-        truth = _literal(updated_node.test)
-        if truth is None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.later_branches: set[cst.If] = set()  # an `elif` is folded with the chain that it belongs to
+
+    def visit_If(self, node: cst.If) -> None:  # noqa: N802 (libcst's names)
+        if isinstance(node.orelse, cst.If):
+            self.later_branches.add(node.orelse)
+
+    def leave_If(self, original_node: cst.If, updated_node: cst.If):  # noqa: N802
+        if original_node in self.later_branches:
             return updated_node
-        if truth:
-            return _body(updated_node, updated_node.body)
-        orelse = updated_node.orelse
-        if orelse is None:
+        left = _remaining(updated_node)
+        if isinstance(left, cst.If):
+            return left.with_changes(leading_lines=updated_node.leading_lines)
+        statements = [statement for statement in left.body.body if not _is_pass(statement)] if left else []
+        if not statements:
             return cst.RemoveFromParent()
-        if isinstance(orelse, cst.If):
-            return orelse.with_changes(leading_lines=updated_node.leading_lines)
-        return _body(updated_node, orelse.body)
+        # Comments that stood before the branch stay, before the first statement of it.
+        above = [*updated_node.leading_lines, *statements[0].leading_lines]
+        statements[0] = statements[0].with_changes(leading_lines=above)
+        return cst.FlattenSentinel(statements)
 
     def leave_IfExp(self, original_node: cst.IfExp, updated_node: cst.IfExp):  # noqa: N802
         truth = _literal(updated_node.test)

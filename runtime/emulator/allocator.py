@@ -108,6 +108,9 @@ class BankAllocator:
         found = ((address, size, reference()) for address, (size, reference) in sorted(self._live.items()))
         return [(address, size, buffer) for address, size, buffer in found if buffer is not None]
 
+    def lowest_address(self) -> int | None:
+        return min(self._live) if self._live else None
+
     def view(self) -> MemoryView:
         return MemoryView(
             num_banks=self.banks,

@@ -19,11 +19,16 @@ class MathFidelity(Enum):
     Invalid = 255
 
 
+    __hash__ = object.__hash__
+
+
 class UnaryOpType(Enum):
     GELU = 2
     RELU = 4
     SIGMOID = 6
     SILU = 55
+
+    __hash__ = object.__hash__
 
 
 class TensorMemoryLayout(Enum):
@@ -77,7 +82,7 @@ def _integer(owner: str, name: str, value: Any) -> int:
 def _coordinate(owner: str, name: str, value: Any) -> CoreCoord:
     if isinstance(value, CoreCoord):
         return value
-    if isinstance(value, tuple) and len(value) == 2:
+    if isinstance(value, (tuple, list)) and len(value) == 2:
         return CoreCoord(_integer(owner, name, value[0]), _integer(owner, name, value[1]))
     raise TypeError(f"{owner}(): {name} must be a CoreCoord or a pair of whole numbers, got {value!r}")
 

@@ -140,6 +140,21 @@ class Device:
             return values
         return round_to(values, spec.dtype)
 
+    def check_program_memory(self, name: str, program_bytes: int) -> None:
+        """A program's buffers grow upwards on every core from where its tensors may begin; tensors come down from the top."""
+        end = self.board.l1_limit - self.board.l1_bank_bytes + program_bytes
+        if end > self.board.l1_limit:
+            raise EmulatorError(
+                name,
+                f"the program's buffers of {program_bytes} B end at {end} B on each core, beyond the {self.board.l1_limit} B of L1; "
+                "take smaller blocks",
+            )
+        lowest = self._allocators[BufferType.L1].lowest_address()
+        if lowest is not None and end > lowest:
+            raise EmulatorError(
+                name, f"the program's buffers end at {end} B on each core and would run into the L1 tensor at {lowest} B"
+            )
+
     def compile(self, key: Any, program: Any) -> None:
         self.programs[key] = program
         if self.traces:

@@ -19,10 +19,14 @@ from .tensor import Tensor
 
 
 class Plan(NamedTuple):
-    """What a program is: its outputs. `moves` says that values are only moved, so that equal types need no rounding."""
+    """What a program is: its outputs, and the L1 memory that its own buffers take on each core.
+
+    `moves` says that values are only moved, so that equal types need no rounding.
+    """
 
     outputs: tuple[TensorSpec, ...]
     moves: bool = False
+    l1_bytes: int = 0
 
 
 class Launch(NamedTuple):
@@ -67,7 +71,10 @@ def launch(
             raise EmulatorError(
                 name, "a program may not be compiled during trace capture; run this shape once before it is captured"
             )
+        device.check_program_memory(name, program.l1_bytes)
         device.compile(key, program)
+    elif program.l1_bytes:
+        device.check_program_memory(name, program.l1_bytes)
     if device.recording is None:
         values = [_seen(buffer, spec) for buffer, spec in zip(buffers, specs)]
         if check is not None:

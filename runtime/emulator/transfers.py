@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import sys
+from math import prod
 from typing import Any
 
 import torch
@@ -74,16 +76,19 @@ def _refuse_in_capture(device: Device, name: str) -> None:
         raise EmulatorError(name, "the host may neither read nor write device memory during trace capture")
 
 
-def _upload(name: str, device: Device, spec: TensorSpec, values: torch.Tensor, *, borrowed: bool) -> Tensor:
+def _upload(
+    name: str, device: Device, spec: TensorSpec, values: torch.Tensor, *, borrowed: bool, exact: bool = False
+) -> Tensor:
     device.enter(name)
     _refuse_in_capture(device, name)
     owner = Ownership(Buffer(spec, device, name))
-    _write(device, owner.buffer, values, borrowed=borrowed)
+    _write(device, owner.buffer, values, borrowed=borrowed, exact=exact)
     return Tensor(spec, ownership=owner)
 
 
-def _write(device: Device, buffer: Buffer, values: torch.Tensor, *, borrowed: bool) -> None:
-    rounded = device.round(values, buffer.spec)
+def _write(device: Device, buffer: Buffer, values: torch.Tensor, *, borrowed: bool, exact: bool = False) -> None:
+    """`exact` values are representable as they are."""
+    rounded = values if exact else device.round(values, buffer.spec)
     buffer.values = rounded.clone() if borrowed and rounded is values else rounded
     buffer.shared = False
     device.counters.uploads += 1
@@ -211,10 +216,17 @@ def zeros(
     spec = tensor_spec(
         tuple(shape), dtype or DataType.BFLOAT16, layout or Layout.ROW_MAJOR, memory_config or DRAM_MEMORY_CONFIG
     )
-    values = torch.zeros(spec.shape, dtype=torch.float32 if spec.is_float else torch.int64)
+    values = _lazy_zeros(spec.shape, torch.float32 if spec.is_float else torch.int64)
     if device is None:
         return Tensor(spec, host_values=values)
-    return _upload("zeros", device, spec, values, borrowed=False)
+    return _upload("zeros", device, spec, values, borrowed=False, exact=True)
+
+
+def _lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Zeros that take host memory page by page as they are written: a cache is large and mostly empty."""
+    size = max(1, prod(shape) * dtype.itemsize)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return torch.frombuffer(pages, dtype=dtype, count=prod(shape)).view(shape)
 
 
 def deallocate(tensor: Tensor, force: bool = True) -> None:

@@ -30,7 +30,7 @@ is taken, and that the estimate will be split into digging, concrete and pipes s
 Under other business, the school asked whether the children may paint the door of the pump house. This was granted without \
 discussion. The next meeting will be held on the first Tuesday of June, at the usual hour, in the school. In summary, the \
 three decisions that were taken at this meeting are as follows. First, the treasurer will return the difference on the bill \
-of the lower street. Second, """
+of the lower street. Second, the wall of the chapel will be examined by a"""
 
 _CODE = '''\
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ def merge(intervals: list[Interval]) -> list[Interval]:
 
 def total_length(intervals: list[Interval]) -> int:
     """Number of integers that lie in at least one of the intervals."""
-    return sum('''
+    return sum(interval.stop - interval.start for interval in'''
 
 PROMPTS: tuple[str, ...] = (
     "The capital of France is",
@@ -77,5 +77,5 @@ PROMPTS: tuple[str, ...] = (
     _CODE,
     _STORY + "Ines thought about the grey ship and answered that",
     _REPORT,
-    _STORY * 2 + _REPORT + "the mason will examine the",
+    _STORY * 2 + _REPORT + " mason, who will write down what he finds in the",
 )

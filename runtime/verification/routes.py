@@ -38,14 +38,18 @@ class Outcome:
 
 
 def assign_pages(prompts: Sequence[Sequence[int]], block_size: int, blocks: int, seed: int) -> list[list[Row]]:
-    """Groups of prompts, in order, that fit the store together, each prompt with blocks of its own out of a random permutation."""
+    """Groups of prompts, in order, that fit the store together, each prompt with blocks of its own out of a random permutation.
+
+    Twice the blocks that all prompts need are permuted and no more, so that an emulated store stays empty beyond them.
+    """
+    used = min(blocks, 2 * sum(block_count(len(tokens), block_size) for tokens in prompts))
     groups: list[list[Row]] = []
     free: list[int] = []
     generator = np.random.default_rng(seed)
     for index, tokens in enumerate(prompts):
         needed = block_count(len(tokens), block_size)
         if needed > len(free) or not groups:
-            free = generator.permutation(blocks).tolist()
+            free = generator.permutation(used).tolist()
             groups.append([])
         pages, free = free[:needed], free[needed:]
         groups[-1].append(Row(index, tuple(tokens), tuple(pages)))

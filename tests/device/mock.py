@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,11 @@ from tests.device.boards import BOARDS
 from tests.device.overlay import PROJECT, mock_environment
 
 
+ANSWER_SECONDS = 300  # far beyond any module's need: a library that hangs must not hang the tests
+
+
 class WorkerDied(RuntimeError):
-    """The process of a mock device ended instead of answering."""
+    """The process of a mock device ended or hung instead of answering."""
 
 
 class MockDevice:
@@ -49,12 +53,14 @@ class MockDevice:
         self.process.stdout.close()
 
     def _answer(self, doing: str) -> dict[str, Any]:
-        line = self.process.stdout.readline()
-        if not line:
-            status = self.process.wait()
-            tail = self.errors.read_text()[-2000:]
-            raise WorkerDied(f"{self.name}: the process ended with status {status} while {doing}:\n{tail}")
-        return json.loads(line)
+        answered, _, _ = select.select([self.process.stdout], [], [], ANSWER_SECONDS)
+        if answered and (line := self.process.stdout.readline()):
+            return json.loads(line)
+        if not answered:
+            self.process.kill()
+        status = self.process.wait()
+        end = f"ended with status {status}" if answered else f"was ended after {ANSWER_SECONDS} s without an answer"
+        raise WorkerDied(f"{self.name}: the process {end} while {doing}:\n{self.errors.read_text()[-2000:]}")
 
 
 def describe(report: dict[str, Any]) -> str:

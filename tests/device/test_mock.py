@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import stat
 import struct
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.device.emitted import smallest_module
 from tests.device.mock import MockDevice, WorkerDied
 from tests.device.overlay import library_folder
 from tests.device.stand_in import TEXT_ADDRESS, compiler_script, executable_image
@@ -35,11 +37,26 @@ def test_the_stand_in_links_the_image_byte_for_byte(tmp_path: Path) -> None:
     assert struct.unpack_from("<I", executable_image(), 24) == (TEXT_ADDRESS,)
 
 
-def test_a_device_that_cannot_open_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = library_folder()
-    if library is None:
+@pytest.fixture
+def library() -> Path:
+    found = library_folder()
+    if found is None:
         pytest.skip("ttnn is not installed in this environment: `make test` runs these tests where it is")
+    return found
+
+
+def test_a_device_that_cannot_open_says_why(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.device.overlay.compiler_script", lambda: "#!/bin/sh\nexit 1\n")
 
-    with pytest.raises(WorkerDied, match="n150: the process ended .* while opening the device"):
+    with pytest.raises(WorkerDied, match="(?s)n150: the process ended with status 1 while opening the device.*version"):
         MockDevice("n150", library, tmp_path / "mock")
+
+
+def test_a_device_that_hangs_is_ended(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = MockDevice("n150", library, tmp_path / "mock")
+    device.process.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr("tests.device.mock.ANSWER_SECONDS", 0.1)
+
+    with pytest.raises(WorkerDied, match="n150: the process was ended after 0.1 s without an answer while generated/"):
+        device.run(smallest_module("n150"))
+    assert device.process.poll() is not None

@@ -14,7 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from generator import catalog, geometry, inputs, manifest, targets, twin
+import pytest
+
+from generator import catalog, geometry, inputs, manifest, pipeline, targets, twin
 from generator.cli import main
 from generator.geometry import Resolved
 from generator.pipeline import Emitted, emit
@@ -48,6 +50,21 @@ def emitted(model: str, target: str) -> Emitted:
     return emit(resolved(model, target), f"models/{model}.toml", inputs.TEMPLATES)
 
 
+_remembered: dict[tuple[str, str, Path], Emitted] = {}
+
+
+def remember_emissions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Render equal inputs once: for tests of what is decided around the text, since rendering is most of their time."""
+
+    def once(numbers: Resolved, manifest: str, templates: Path) -> Emitted:
+        key = (repr(numbers), manifest, templates)
+        if key not in _remembered:
+            _remembered[key] = emit(numbers, manifest, templates)
+        return _remembered[key]
+
+    monkeypatch.setattr(pipeline, "emit", once)
+
+
 @dataclass(frozen=True)
 class Outcome:
     code: int
@@ -60,9 +77,14 @@ class Outcome:
         return json.loads(self.out)
 
 
-def codegen(*arguments: object) -> Outcome:
-    """Run the command line and catch what it prints."""
-    out, err = io.StringIO(), io.StringIO()
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def codegen(*arguments: object, terminal: bool = False) -> Outcome:
+    """Run the command line and catch what it prints, on a terminal or not."""
+    out, err = io.StringIO(), (_Terminal if terminal else io.StringIO)()
     code = 0
     with redirect_stdout(out), redirect_stderr(err):
         try:
@@ -94,11 +116,9 @@ class Project:
     def module(self) -> Path:
         return self.output / "m" / "n150.py"
 
-    def build(self, *arguments: object) -> Outcome:
-        """`codegen build` of every model, or of those named among the arguments."""
-        named = any(not str(argument).startswith("-") for argument in arguments)
-        chosen = arguments if named else ("--all", *arguments)
-        return codegen("build", *chosen, "--manifests", self.manifests, "--output", self.output)
+    def build(self, *options: object, models: tuple[str, ...] = ("--all",), terminal: bool = False) -> Outcome:
+        places = ("--manifests", self.manifests, "--output", self.output)
+        return codegen("build", *models, *options, *places, terminal=terminal)
 
     def files(self) -> dict[str, bytes]:
         """Every file below the root by its path."""

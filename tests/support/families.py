@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -33,7 +33,11 @@ GEOMETRIES = {
     "qwen3": replace(
         BASE, query_key_norm=True, norm_epsilon=1e-6, head_dim=64, rope=replace(BASE.rope, theta=1000000.0, dimensions=64)
     ),
+    # Heads of 96 are rotated in interleaved pairs on the device, so weights, biases, norms and keys are reordered.
+    "qwen2.5-heads-of-96": replace(BASE, query_key_value_bias=True, head_dim=96, rope=replace(BASE.rope, dimensions=96)),
+    "qwen3-heads-of-96": replace(BASE, query_key_norm=True, head_dim=96, rope=replace(BASE.rope, dimensions=96)),
 }
+TRANSFORMERS = {"llama": "Llama", "mistral": "Mistral", "qwen2.5": "Qwen2", "qwen3": "Qwen3"}
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,13 @@ class Peer:
         return [layer.keys[0] for layer in layers], [layer.values[0] for layer in layers]
 
 
+@cache
 def build_peer(family: str, geometry: Geometry | None = None, seed: int = 0) -> Peer:
     """A transformers model of `family` in float32 with eager attention and every parameter drawn at random."""
     import transformers
 
     geometry = geometry or GEOMETRIES[family]
-    kind = {"llama": "Llama", "mistral": "Mistral", "qwen2.5": "Qwen2", "qwen3": "Qwen3"}[family.split("-")[0]]
+    kind = TRANSFORMERS[family.split("-")[0]]
     rope = geometry.rope
     parameters = {"rope_type": rope.kind, "rope_theta": rope.theta}
     if rope.kind == "llama3":
@@ -100,14 +105,12 @@ def draw_every_parameter(model: torch.nn.Module, generator: torch.Generator) -> 
     """As initialised, norms are one and biases zero: a module that drops them would pass unnoticed."""
     for name, parameter in model.named_parameters():
         drawn = torch.randn(parameter.shape, generator=generator)
-        scale: Callable[[Tensor], Tensor] = (
-            (lambda x: 1 + 0.3 * x)
-            if "norm" in name
-            else (lambda x: 0.5 * x)
-            if name.endswith("bias") or "embed" in name
-            else (lambda x: x * x.shape[1] ** -0.5)
-        )
-        parameter.copy_(scale(drawn))
+        if "norm" in name:
+            parameter.copy_(1 + 0.3 * drawn)
+        elif "embed" in name or name.endswith("bias"):
+            parameter.copy_(0.5 * drawn)
+        else:
+            parameter.copy_(drawn * drawn.shape[1] ** -0.5)
 
 
 def random_tokens(length: int, seed: int, vocabulary: int = BASE.vocabulary) -> list[int]:

@@ -10,6 +10,7 @@ from generator import lock
 from generator.errors import ManifestError
 
 ENTRY = lock.Entry("m", "n150", "a", "b", "c", "black 1", "d")
+ESCAPING = lock.Lock({}, {"../n150.py": ENTRY})
 
 
 def test_a_lock_reads_back_as_it_was_written(tmp_path: Path) -> None:
@@ -42,6 +43,8 @@ def test_no_lock_is_an_empty_one(tmp_path: Path) -> None:
         '{"version": 1, "sources": {}, "modules": [], "more": 1}',
         '{"version": 1, "sources": {}, "modules": {}, "more": 1}',
         '{"version": 1, "sources": [], "modules": {}}',
+        '{"version": 1, "sources": {"a": 1}, "modules": {}}',
+        ESCAPING.text(),
     ],
 )
 @pytest.mark.parametrize(("name", "read"), [(lock.NAME, lock.read), (lock.PENDING, lock.read_pending)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.manifests import refusal
+from tests.support.manifests import read, refusal
 
 GEOMETRY = [  # heads and widths that no tile holds
     (
@@ -61,6 +61,15 @@ SHAPES = [  # lengths, chunks, waves and contexts that the planner could not use
         "m.toml:25: target.n150.lengths[3] = 8192: must be at most the context 4096; nearest legal value 4096\n"
         "m.toml:28: target.n150.prefill_chunk = 1024: must be the largest of lengths, 8192; write 8192 "
         "or add it to lengths",
+    ),
+    (
+        [("context = 4096", "context = 992")],
+        "m.toml:25: target.n150.lengths[2] = 1024: must be at most the context 992; nearest legal value 992",
+    ),
+    (
+        [("[128, 512, 1024]", "[128, 512, 512, 1024]")],
+        "m.toml:25: target.n150.lengths[2] = 512: must be over 512 before it: ascending, each once; "
+        "write [128, 512, 1024]",
     ),
     (
         [("[128, 512, 1024]", "[512, 128, 512, 1024]")],
@@ -286,3 +295,19 @@ def test_models_of_another_kind_are_refused_by_name_S002_16(changes: list[tuple[
 @pytest.mark.parametrize(("changes", "message"), ESCAPES)
 def test_strings_never_become_code_or_leave_the_folder(changes: list[tuple[str, str]], message: str) -> None:
     assert refusal(*changes) == message
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3"])
+def test_only_llama_has_the_llama3_rotary_embedding(family: str) -> None:
+    numbers = "factor = 8.0\nlow_frequency_factor = 1.0\nhigh_frequency_factor = 4.0\noriginal_context = 8192"
+    llama3 = ('kind = "default"', f'kind = "llama3"\n{numbers}')
+    assert read(llama3).manifest.model.rope.factor == 8.0
+    assert f"family {family} has no rotary embedding of this kind" in refusal(('"llama"', f'"{family}"'), llama3)
+
+
+def test_values_at_their_limits_are_legal() -> None:
+    table = read(
+        ("context = 4096", "context = 1024"), ("key_value_blocks = 512", "key_value_blocks = 32")
+    ).manifest.target
+    assert table["n150"].context == max(table["n150"].lengths) == 32 * table["n150"].key_value_blocks
+    read(("wave_tokens = 4096", "wave_tokens = 1024"), ("maximum_context = 8192", "maximum_context = 4096"))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from runtime import errors
+from runtime.backend import open_device
 from runtime.prefill import Prefill
 from tests.support.twins import Rig, relative_error
 
@@ -98,7 +101,7 @@ def test_s002_05_slices_out_of_order_are_refused_and_change_nothing(rig):
     for start, end in ((0, 128), (64, 192), (192, 256)):
         call.prompt_lens = [end]
         with pytest.raises(errors.SliceOrder, match=f"from {start} .* committed up to 128"):
-            rig.prefill.prefill_forward(**vars(call), start_pos=[start], slots=[4], final=False)
+            rig.prefill.prepare(**vars(call), start_pos=[start], slots=[4], final=False)
     assert torch.equal(rig.blocks(), before)
 
 
@@ -211,6 +214,8 @@ def test_s000_07_weights_and_stores_outlive_the_runtime_and_must_belong_together
     prefill.cleanup()
     del prefill
     assert rig.live() == live
+    with pytest.raises(errors.DeviceMismatch, match="the device has 8 x 7"):
+        Prefill(rig.module, open_device(replace(rig.module.BOARD, grid=(8, 7))), rig.weights, rig.stores)
     rig.stores.keys = rig.stores.keys[:1]
     with pytest.raises(errors.DeviceMismatch, match="weights have 2 layers and the store keys has 1"):
         Prefill(rig.module, rig.device, rig.weights, rig.stores)

@@ -112,7 +112,6 @@ def test_s000_54_a_failed_read_releases_its_result_and_stops_the_run(rig):
     with pytest.raises(Injected):
         rig.prefill.collect(results)
     rig.device.before_operation = None
-    del results
     assert rig.live() == live
 
 
@@ -167,6 +166,30 @@ def test_s000_38_a_tensor_whose_release_failed_is_not_released_again_by_its_scop
     assert ownership.orphans == 1 and tensor.is_allocated()
     ownership.cleanup()
     assert not tensor.is_allocated()
+
+
+def test_s000_37_cleanup_frees_only_what_is_still_held(rig):
+    ownership = Ownership()
+    tensor = ttnn.zeros((32, 32), device=rig.device)
+    Fault(rig.device, lambda index, name: index == 0)
+    assert len(ownership.release([tensor])) == 1
+    ttnn.deallocate(tensor)
+    counted = Fault(rig.device)
+    ownership.cleanup()
+    rig.device.before_operation = None
+    assert ownership.orphans == 0 and counted.names == []
+
+
+def test_s000_36_a_failure_while_the_rest_is_released_keeps_nothing_back(rig):
+    ownership = Ownership()
+    rest, result = (ttnn.zeros((32, 32), device=rig.device) for _ in range(2))
+    Fault(rig.device, lambda index, name: index == 0)
+    with pytest.raises(Injected), ownership.scope() as scope:
+        scope.own(rest), scope.own(result)
+        scope.move(result)
+    rig.device.before_operation = None
+    assert rest.is_allocated() and not result.is_allocated() and ownership.orphans == 1
+    ownership.cleanup()
 
 
 def test_frames_of_an_error_and_of_its_causes_are_let_go_of(rig):

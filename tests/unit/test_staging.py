@@ -87,6 +87,12 @@ def test_an_input_without_a_value_or_of_another_shape_is_refused():
         HostValues(tables).value(Input("tokens", (1, 64), None, "always"), plan, plan.chunks[0])
 
 
+def test_a_plan_of_another_module_is_refused():
+    tables, others = plan_tables(), plan_tables({128: (1, 2)})
+    with pytest.raises(ModuleError, match="is not a pass of this module"):
+        HostValues(others).inputs(tables.TRACES[3])
+
+
 @pytest.mark.parametrize("start, stop", [(0, 0), (5, 4), (-128, 10), (0, 129)])
 def test_s000_19_a_chunk_refuses_positions_that_do_not_fit_it(start, stop):
     with pytest.raises(ValueError, match=f"positions {start} to {stop} do not fit a pass of 128 tokens"):

@@ -72,6 +72,22 @@ def test_a_key_has_its_line_and_a_missing_one_the_line_of_its_table(key: tuple[s
     assert scan(TEXT).line(key) == line
 
 
+@pytest.mark.parametrize(
+    ("text", "key", "line"),
+    [
+        ("[a.b]\nc = 1\n[a]\nd = 2\n", ("a",), 3),
+        ('a = """x \\""" b = 1\n"""\nb = 2\n', ("b",), 3),
+        ("a = '''it is 'said''''\nb = 2\n", ("b",), 2),
+        ('a = """"said"""""\nb = 2\n', ("b",), 2),
+        ('"\\u0061\\n" = 1\n', ("a\n",), 1),
+    ],
+)
+def test_headers_escapes_and_quotes_are_read_as_toml_has_them(text: str, key: tuple[str, ...], line: int) -> None:
+    tomllib.loads(text)
+    source = scan(text)
+    assert key in source.lines and source.line(key) == line
+
+
 def test_windows_line_ends_count_once() -> None:
     assert scan(TEXT.replace("\n", "\r\n")).line(("rows", 1, "id")) == 26
 

@@ -74,6 +74,18 @@ def test_query_key_value_stack_on_their_outputs_and_only_query_and_key_are_reord
     assert not torch.equal(turned[:, :128], plain[:, :128])
 
 
+def test_rotary_tables_hold_cosines_and_sines_in_both_orders():
+    turned = angles(GEOMETRY.rope, 8)
+    for name, expected in {
+        "rotary_cos": half_split(turned).cos(),
+        "rotary_sin": half_split(turned).sin(),
+        "rotary_cos_interleaved": turned.cos().repeat_interleave(2, 1),
+        "rotary_sin_interleaved": turned.sin().repeat_interleave(2, 1),
+    }.items():
+        assert torch.equal(RULES[name]([], weight(name, (), (8, 32)), GEOMETRY), expected)
+    assert torch.equal(RULES["rotary_transformation"]([], weight("t", (), (1, 1, 32, 32)), GEOMETRY), pair_rotation())
+
+
 def test_vectors_take_the_device_shape():
     assert source_shapes(weight("bias", ("q", "k", "v"), (1, 1, 1, 160)), GEOMETRY) == ((96,), (32,), (32,))
     assert source_shapes(weight("norm", ("n",), (1, 1, 3, 32)), GEOMETRY) == ((96,),)

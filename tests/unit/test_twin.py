@@ -34,6 +34,7 @@ def test_a_twin_is_small_and_of_the_same_kind(name: str, board) -> None:  # type
     large, small = resolve(file, board), resolve(twin(file), board)
     assert {key: getattr(small, key) for key in SAME} == {key: getattr(large, key) for key in SAME}
     assert small.query_heads // small.key_value_heads == large.query_heads // large.key_value_heads
+    assert small.key_value_heads == min(2, large.key_value_heads)
     assert (small.hidden == small.device_query_width) == (large.hidden == large.device_query_width)
     assert (small.rope.kind, small.rope.theta, small.rope.factor) == (
         large.rope.kind,

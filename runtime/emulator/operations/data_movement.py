@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..configs import MemoryConfig
 from ..device import Device
 from ..dispatch import Plan, launch
-from ..dtypes import DataType, Layout
+from ..dtypes import BLOCK, BLOCK_FLOATS, DataType, Layout
 from ..errors import require
 from ..storage import TILE, TensorSpec, tensor_spec
 from ..tensor import Tensor, view
@@ -54,7 +54,8 @@ def reshape(input_tensor: Tensor, shape: Sequence[int]) -> Tensor:
 
 def _plan_slice(device: Device, source: TensorSpec, start, end, memory_config) -> Plan:
     shape = tuple(high - low for low, high in zip(start, end))
-    return Plan((tensor_spec(shape, source.dtype, source.layout, memory_config or source.memory_config),), moves=True)
+    whole_blocks = source.dtype not in BLOCK_FLOATS or start[-1] % BLOCK == 0
+    return Plan((tensor_spec(shape, source.dtype, source.layout, memory_config or source.memory_config),), moves=whole_blocks)
 
 
 def slice(
@@ -77,18 +78,15 @@ def slice(
     return launch("slice", (input_tensor,), (start, end, memory_config), _plan_slice, lambda values: values[windows].contiguous())[0]
 
 
-def _plan_layout(device: Device, source: TensorSpec, layout, dtype, memory_config) -> Plan:
-    return Plan(
-        (tensor_spec(source.shape, dtype or source.dtype, layout, memory_config or source.memory_config),),
-        moves=dtype is None or dtype is source.dtype,
-    )
+def _plan_layout(device: Device, source: TensorSpec, layout, memory_config) -> Plan:
+    rows_of_blocks = layout is Layout.ROW_MAJOR and source.dtype in BLOCK_FLOATS  # rows cannot share exponents
+    dtype = DataType.BFLOAT16 if rows_of_blocks else source.dtype
+    return Plan((tensor_spec(source.shape, dtype, layout, memory_config or source.memory_config),), moves=True)
 
 
-def to_layout(
-    tensor: Tensor, layout: Layout, dtype: DataType | None = None, memory_config: MemoryConfig | None = None
-) -> Tensor:
+def to_layout(tensor: Tensor, layout: Layout, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The same values in tiles or in rows; in the layout that it has already, another handle on the same memory."""
-    if tensor.spec.layout is layout and dtype is None:
+    if tensor.spec.layout is layout:
         tensor.buffer("to_layout")
         return view(tensor, tensor.spec)
-    return launch("to_layout", (tensor,), (layout, dtype, memory_config), _plan_layout, lambda values: values)[0]
+    return launch("to_layout", (tensor,), (layout, memory_config), _plan_layout, lambda values: values)[0]

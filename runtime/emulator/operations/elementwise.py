@@ -10,7 +10,7 @@ import torch
 from ..configs import MemoryConfig, UnaryOpType
 from ..device import Device
 from ..dispatch import Plan, launch
-from ..dtypes import DataType, Layout
+from ..dtypes import FLOATS, DataType, Layout
 from ..errors import require
 from ..storage import TensorSpec, tensor_spec
 from ..tensor import Tensor
@@ -28,13 +28,15 @@ def _plan_binary(device: Device, a: TensorSpec, b: TensorSpec, name, dtype, memo
     require(a.shape == b.shape, name, f"shapes must be equal (broadcasting is not modelled): {list(a.shape)} and {list(b.shape)}")
     require(a.layout is Layout.TILE and b.layout is Layout.TILE, name, "both inputs must be in tiles")
     require(a.is_float and b.is_float, name, f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
+    require(dtype is None or dtype in FLOATS, name, f"the output must be floats, got {dtype}")
     return Plan((tensor_spec(a.shape, dtype or a.dtype, Layout.TILE, memory_config or a.memory_config),))
 
 
 def _binary(name, function, a, b, dtype, memory_config, activations) -> Tensor:
     activations = tuple(activations)
     for activation in activations:
-        require(activation in ACTIVATIONS, name, f"activation {activation!r} is not modelled")
+        if not isinstance(activation, UnaryOpType):
+            raise TypeError(f"{name}(): an activation must be a UnaryOpType, got {activation!r}")
 
     def compute(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         if not activations:
@@ -72,7 +74,9 @@ def mul(
 
 def _plan_typecast(device: Device, source: TensorSpec, dtype, memory_config) -> Plan:
     require(source.is_float, "typecast", f"only casts between floats are modelled, got {source.dtype.name}")
-    return Plan((tensor_spec(source.shape, dtype, source.layout, memory_config or source.memory_config),))
+    target = tensor_spec(source.shape, dtype, source.layout, memory_config or source.memory_config)
+    require(target.is_float, "typecast", f"only casts between floats are modelled, got {dtype.name}")
+    return Plan((target,))
 
 
 def typecast(input_tensor: Tensor, dtype: DataType, *, memory_config: MemoryConfig | None = None) -> Tensor:

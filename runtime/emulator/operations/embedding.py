@@ -7,7 +7,7 @@ import torch
 from ..configs import MemoryConfig
 from ..device import Device
 from ..dispatch import Plan, launch
-from ..dtypes import BLOCK_FLOATS, DataType, Layout
+from ..dtypes import DataType, Layout
 from ..errors import EmulatorError, require
 from ..storage import TensorSpec, tensor_spec
 from ..tensor import Tensor
@@ -25,7 +25,7 @@ def _plan(device: Device, ids: TensorSpec, table: TensorSpec, layout, dtype, mem
     )
     layout = layout or ids.layout
     shape = (*ids.shape, table.shape[-1])
-    dtype = dtype or (DataType.BFLOAT16 if layout is Layout.ROW_MAJOR else table.dtype)
+    dtype = dtype or DataType.BFLOAT16
     return Plan((tensor_spec(shape, dtype, layout, memory_config or ids.memory_config),), moves=dtype is table.dtype)
 
 

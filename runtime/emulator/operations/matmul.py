@@ -6,28 +6,26 @@ from typing import Any
 
 import torch
 
-from ..configs import MemoryConfig, WormholeComputeKernelConfig
+from ..configs import DRAM_MEMORY_CONFIG, MemoryConfig, WormholeComputeKernelConfig
 from ..device import Device
 from ..dispatch import Plan, launch
 from ..dtypes import DataType, Layout
-from ..errors import require
+from ..errors import EmulatorError, require
 from ..storage import TensorSpec, tensor_spec
 from ..tensor import Tensor
 from .elementwise import ACTIVATIONS
-from .matmul_programs import check_program
+from .matmul_programs import MULTICAST_1D, MULTICAST_2D, check_program
 
 NAME = "linear"
 
 
-def _plan(
-    device: Device, a: TensorSpec, b: TensorSpec, *rest: Any
-) -> Plan:
+def _plan(device: Device, a: TensorSpec, b: TensorSpec, *rest: Any) -> Plan:
     bias, attributes = (rest[0], rest[1:]) if isinstance(rest[0], TensorSpec) else (None, rest)
     transpose_b, memory_config, dtype, program_config, activation, compute = attributes
+    require(len(b.shape) >= 2 and len(a.shape) >= 2, NAME, f"both inputs need two dimensions or more, got {a!r} and {b!r}")
     require(a.layout is Layout.TILE and b.layout is Layout.TILE, NAME, "both inputs must be in tiles")
     require(a.is_float and b.is_float, NAME, f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
     rows, inner = b.shape[-2:][::-1] if transpose_b else b.shape[-2:]
-    require(len(b.shape) >= 2 and len(a.shape) >= 2, NAME, f"both inputs must have two dimensions or more, got {a!r} and {b!r}")
     require(
         a.shape[-1] == rows, NAME, f"the width of the first input must be the height of the second: {a.shape[-1]} and {rows}"
     )
@@ -37,9 +35,12 @@ def _plan(
         require(
             bias.shape[-1] == inner and bias.volume == inner, NAME, f"the bias must be one row of {inner}, got {bias!r}"
         )
-    output = tensor_spec((*a.shape[:-1], inner), dtype or a.dtype, Layout.TILE, memory_config or a.memory_config)
-    check_program(device, a, b, bias, output, program_config, compute)
-    return Plan((output,))
+    output = tensor_spec((*a.shape[:-1], inner), dtype or a.dtype, Layout.TILE, memory_config or DRAM_MEMORY_CONFIG)
+    require(output.is_float, NAME, f"the output must be floats, got {output.dtype.name}")
+    if program_config is None:
+        return Plan((output,))
+    require(compute is not None, NAME, "a program needs its compute_kernel_config stated with it")
+    return Plan((output,), l1_bytes=check_program(device, NAME, a, b, bias, output, program_config, compute))
 
 
 def linear(
@@ -50,12 +51,16 @@ def linear(
     transpose_b: bool = False,
     memory_config: MemoryConfig | None = None,
     dtype: DataType | None = None,
-    program_config: Any = None,
+    program_config: MULTICAST_1D | MULTICAST_2D | None = None,
     activation: str | None = None,
     compute_kernel_config: WormholeComputeKernelConfig | None = None,
 ) -> Tensor:
     """[.., rows, inner] x [inner, columns] (+ bias [1, columns]) -> [.., rows, columns], accumulated in float32."""
     require(activation is None or activation in ACTIVATIONS, NAME, f"activation {activation!r} is not modelled")
+    if program_config is not None and type(program_config) not in (MULTICAST_1D, MULTICAST_2D):
+        raise TypeError(f"linear(): program_config must be a matmul program, got {type(program_config).__name__}")
+    if program_config is not None and program_config.fused_activation is not None:
+        raise EmulatorError(NAME, "fused_activation is not modelled: state activation= instead")
 
     def compute(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         left, right = a.reshape(-1, a.shape[-1]), b.reshape(b.shape[-2:])

@@ -14,6 +14,9 @@ from ..tensor import Tensor
 
 
 def _plan_argmax(device: Device, scores: TensorSpec, keepdim, memory_config) -> Plan:
+    require(
+        scores.dtype in (DataType.BFLOAT16, DataType.FLOAT32), "argmax", f"scores must be BFLOAT16 or FLOAT32, got {scores!r}"
+    )
     shape = (*scores.shape[:-1], 1) if keepdim else scores.shape[:-1]
     return Plan((tensor_spec(shape, DataType.UINT32, Layout.ROW_MAJOR, memory_config or scores.memory_config),))
 
@@ -29,10 +32,12 @@ def argmax(
     )[0]
 
 
-def _plan_topk(device: Device, scores: TensorSpec, k, memory_config) -> Plan:
+def _plan_topk(device: Device, scores: TensorSpec, k: int, memory_config) -> Plan:
+    require(scores.layout is Layout.TILE and scores.is_float, "topk", f"scores must be floats in tiles, got {scores!r}")
+    require(0 < k <= scores.shape[-1], "topk", f"k must be between 1 and the {scores.shape[-1]} scores of a row, got {k}")
     place = memory_config or scores.memory_config
     shape = (*scores.shape[:-1], k)
-    wide = scores.shape[-1] >= 2**16 or scores.dtype is DataType.FLOAT32
+    wide = scores.shape[-1] > 2**16 or scores.dtype is DataType.FLOAT32
     index = DataType.UINT32 if wide else DataType.UINT16
     return Plan((tensor_spec(shape, scores.dtype, Layout.TILE, place), tensor_spec(shape, index, Layout.TILE, place)), moves=True)
 
@@ -53,8 +58,8 @@ def topk(
 
     def compute(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         values, indices = scores.topk(k, -1)
-        indices, order = indices.sort(-1)
-        values, by_value = values.gather(-1, order).sort(-1, descending=True, stable=True)
+        indices, order = indices.sort(dim=-1)
+        values, by_value = values.gather(-1, order).sort(dim=-1, descending=True, stable=True)
         return values, indices.gather(-1, by_value)
 
     return launch("topk", (input_tensor,), (k, memory_config), _plan_topk, compute)

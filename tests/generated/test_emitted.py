@@ -1,0 +1,293 @@
+"""What every committed module promises: how it reads, what it may hold, and tables that are legal and closed."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from math import ceil
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from generator import catalog, inputs, manifest
+from generator.programs import Attention, Matmul, attention_bytes, matmul_bytes
+from runtime import emulator
+from runtime.load import check_module
+from runtime.tables import Shape
+from tests.support.building import COMMITTED, committed, committed_text, emitted, names_of, resolved
+
+MODULES = committed()
+every_module = pytest.mark.parametrize(("model", "target"), MODULES, ids=names_of(MODULES))
+LIMIT = 500
+INTEGER_TABLES = ("TRACES", "MATMULS", "ATTENTION")
+SECTIONS = ("constants", "tables", "weights and stores", "inputs", "body")
+
+
+@cache
+def tree(model: str, target: str) -> ast.Module:
+    return ast.parse(committed_text(model, target))
+
+
+@cache
+def imported(model: str, target: str) -> ModuleType:
+    return importlib.import_module(f"generated.{manifest.module_name(model)}.{target}")
+
+
+def test_there_is_a_committed_module_for_every_target_and_no_other() -> None:
+    on_disk = {path.relative_to(COMMITTED).as_posix() for path in COMMITTED.glob("*/*.py")}
+    expected = {f"{manifest.module_name(model)}/{target}.py" for model, target in MODULES}
+    assert on_disk - {f"{name.split('/')[0]}/__init__.py" for name in expected} == expected
+    assert len(MODULES) == 14
+
+
+@every_module
+def test_rendering_again_gives_the_committed_bytes(model: str, target: str) -> None:
+    assert emitted(model, target).text == committed_text(model, target)
+
+
+def lines_of_code(model: str, target: str) -> int:
+    """Lines that hold code: no blank, comment or docstring lines, and no rows of the integer tables."""
+    left_out: set[int] = set()
+    for node in ast.walk(tree(model, target)):
+        if isinstance(node, (ast.Module, ast.FunctionDef)) and ast.get_docstring(node, clean=False) is not None:
+            left_out |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) in INTEGER_TABLES:
+            left_out |= set(range(node.lineno, node.end_lineno + 1))
+    layout = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    held: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(committed_text(model, target)).readline):
+        if token.type not in layout:
+            held |= set(range(token.start[0], token.end[0] + 1))
+    return len(held - left_out)
+
+
+@every_module
+def test_a_module_is_short_enough_to_read(model: str, target: str) -> None:
+    assert 200 < lines_of_code(model, target) <= LIMIT
+    assert max(map(len, committed_text(model, target).split("\n"))) <= 120
+
+
+@every_module
+def test_no_branch_survives_and_layers_are_one_loop(model: str, target: str) -> None:
+    nodes = list(ast.walk(tree(model, target)))
+    branches = (ast.If, ast.IfExp, ast.While, ast.Try, ast.Match, ast.Lambda, ast.Assert, ast.BoolOp, ast.Compare)
+    assert [type(node).__name__ for node in nodes if isinstance(node, branches)] == []
+    assert [generator for node in nodes if isinstance(node, ast.comprehension) for generator in node.ifs] == []
+    loops = [node for node in nodes if isinstance(node, ast.For)]
+    assert [ast.unparse(loop.iter) for loop in loops] == ["zip(weights.layers, stores.keys, stores.values)"]
+
+
+@every_module
+def test_the_first_line_of_code_binds_the_library_and_only_the_runtime_is_imported(model: str, target: str) -> None:
+    body = tree(model, target).body
+    assert ast.get_docstring(tree(model, target))
+    assert ast.unparse(body[1]) == "from runtime.backend import ttnn"
+    others = [node for node in ast.walk(tree(model, target)) if isinstance(node, (ast.Import, ast.ImportFrom))][1:]
+    assert [node.module for node in others] == ["runtime.tables"]
+
+
+@every_module
+def test_nothing_in_a_module_changes_by_itself(model: str, target: str) -> None:
+    """No time stamp, no version, no path of a machine: an upgrade that changes nothing shows no difference."""
+    text = committed_text(model, target)
+    versions = [f"{name} {version}" for name, version in (tool.split() for tool in inputs.tools().split(", "))]
+    assert not [version for version in versions if version in text]
+    assert re.findall(r"\b20\d\d-\d\d|\d\d:\d\d|version|prefill-codegen", text) == []
+    assert re.findall(r"(?:^|[\s\"'])/\w+/", text) == []
+    assert text.isascii() and text.endswith("\n") and "\r" not in text and "\t" not in text
+
+
+@every_module
+def test_the_head_says_what_it_is_and_how_to_make_it_again(model: str, target: str) -> None:
+    head = ast.get_docstring(tree(model, target)) or ""
+    assert head.split("\n")[0] == f"Prefill of {model} on {target}. Written by codegen, do not edit."
+    assert f"codegen build {model} --target {target}" in head
+    (path,) = re.findall(r"Manifest:\s+(\S+)", head)
+    assert (catalog.BUILT_IN / path).is_file()
+    assert f"Geometry:  {resolved(model, target).digest}" in head
+    stated = re.findall(r"^ *(single|batched|chunked) +(\d+) +([\d ]+)$", head, re.MULTILINE)
+    rows = {(variant, int(count), int(tokens)) for variant, tokens, counts in stated for count in counts.split()}
+    assert rows == {(shape.variant, shape.rows, shape.tokens) for shape in imported(model, target).TRACES}
+
+
+@every_module
+def test_sections_stand_in_order_under_their_headings(model: str, target: str) -> None:
+    headings = re.findall(r"^# --- ([a-z ]+?)(?::.*?)? -+$", committed_text(model, target), re.MULTILINE)
+    assert tuple(headings) == SECTIONS
+
+
+@every_module
+def test_names_say_the_role_and_not_a_number(model: str, target: str) -> None:
+    names = {node.id for node in ast.walk(tree(model, target)) if isinstance(node, ast.Name)}
+    assert [name for name in names if re.search(r"_?\d+$", name)] == []
+
+
+@every_module
+def test_every_function_says_what_it_does(model: str, target: str) -> None:
+    functions = [node for node in tree(model, target).body if isinstance(node, ast.FunctionDef)]
+    assert len(functions) > 15
+    assert [function.name for function in functions if not ast.get_docstring(function)] == []
+
+
+def library_calls(model: str, target: str) -> Iterator[tuple[str, ast.Call]]:
+    """Dotted names below ttnn with the calls of them."""
+    for node in ast.walk(tree(model, target)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("ttnn."):
+            yield ast.unparse(node.func).removeprefix("ttnn."), node
+
+
+def in_emulator(name: str) -> Any:
+    found: Any = emulator
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@every_module
+def test_every_name_of_the_library_that_a_module_uses_is_in_the_emulator(model: str, target: str) -> None:
+    used = {ast.unparse(node) for node in ast.walk(tree(model, target)) if isinstance(node, ast.Attribute)}
+    names = {name.removeprefix("ttnn.") for name in used if name.startswith("ttnn.")}
+    assert len(names) > 25
+    for name in names:
+        assert in_emulator(name) is not None, name
+
+
+EXPLICIT = {"memory_config", "program_config", "compute_kernel_config", "scale", "epsilon", "is_decode_mode"}
+
+
+@every_module
+def test_no_operation_is_left_to_choose_for_itself(model: str, target: str) -> None:
+    """Where an operation takes one of these options, every call states it; and no call has an option that is not there."""
+    operations = 0
+    for name, call in library_calls(model, target):
+        function = in_emulator(name)
+        if not inspect.isfunction(function):
+            continue
+        operations += 1
+        taken = inspect.signature(function).parameters
+        stated = {keyword.arg for keyword in call.keywords}
+        assert stated <= taken.keys(), name
+        assert EXPLICIT & taken.keys() <= stated, name
+    assert operations > 25
+
+
+@every_module
+def test_every_compute_configuration_is_stated_in_full(model: str, target: str) -> None:
+    configurations = [call for name, call in library_calls(model, target) if name == "WormholeComputeKernelConfig"]
+    assert len(configurations) == 5
+    for call in configurations:
+        stated = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+        fidelity = stated.pop("math_fidelity")
+        assert fidelity in ("ttnn.MathFidelity.LoFi", "ttnn.MathFidelity.HiFi2", "ttnn.MathFidelity.HiFi4")
+        assert stated == {"math_approx_mode": "False", "fp32_dest_acc_en": "True", "packer_l1_acc": "True"}
+
+
+@every_module
+def test_the_runtime_takes_the_module(model: str, target: str) -> None:
+    check_module(imported(model, target))
+
+
+@every_module
+def test_passes_are_told_apart_and_closed(model: str, target: str) -> None:
+    """S000-31: one digest for each pass; the chunked variant exists for every length; programs are digest x ending."""
+    module = imported(model, target)
+    digests = [shape.digest for shape in module.TRACES]
+    assert len(set(digests)) == len(digests) and all(re.fullmatch("[0-9a-f]{16}", digest) for digest in digests)
+    assert tuple(shape.tokens for shape in module.TRACES if shape.variant == "chunked") == module.LENGTHS
+    assert tuple(shape.tokens for shape in module.TRACES if shape.variant == "single") == module.LENGTHS
+    assert {shape.rows for shape in module.TRACES} == set(module.WAVES)
+    assert set(module.PROGRAMS) == {(digest, ending) for digest in digests for ending in ("logits", "argmax")}
+    assert {shape.row_selection for shape in module.TRACES} == {"last"}
+    chunked: list[Shape] = [shape for shape in module.TRACES if shape.variant == "chunked"]
+    assert all(shape.read_pages * module.BLOCK_SIZE >= module.CONTEXT for shape in chunked)
+    assert all(shape.read_pages % 8 == 0 for shape in chunked)  # rows of 32 bytes
+
+
+def dtype_name(dtype: Any) -> str:
+    return next(name for name in ("bfloat16", "bfloat8_b", "bfloat4_b") if getattr(emulator, name) is dtype)
+
+
+WEIGHT_OF_ROLE = {"gate_up": "gate"}  # the others are named after their weight
+
+
+@every_module
+def test_every_matmul_is_legal_and_fits_the_core(model: str, target: str) -> None:
+    """Divisibility as the library demands it, buffers within what it may hand out on one core of the board."""
+    module = imported(model, target)
+    weights = {weight.name: weight for weight in (*module.WEIGHTS, *module.LAYER_WEIGHTS)}
+    sizes = {shape.rows * shape.tokens // 32 for shape in module.TRACES}
+    roles = {role for role, _ in module.MATMULS}
+    assert set(module.MATMULS) == {(role, size) for role in roles - {"head"} for size in sizes} | {("head", 1)}
+    for (role, token_tiles), config in module.MATMULS.items():
+        weight = weights[WEIGHT_OF_ROLE.get(role, role)]
+        inner, outputs = weight.shape[0] // 32, ceil(weight.shape[1] / 32)
+        grid = config.compute_with_storage_grid_size
+        assert grid.x <= module.BOARD.grid[0] and grid.y <= module.BOARD.grid[1]
+        assert inner % config.in0_block_w == 0
+        assert config.per_core_M % config.out_block_h == 0 and config.per_core_N % config.out_block_w == 0
+        assert config.out_block_h % config.out_subblock_h == 0 and config.out_block_w % config.out_subblock_w == 0
+        assert config.out_subblock_h * config.out_subblock_w <= 4
+        one_dimensional = "1D" in type(config).__name__
+        if one_dimensional:
+            assert config.per_core_M == token_tiles and config.mcast_in0
+            assert config.per_core_N * grid.x * grid.y >= outputs
+        else:
+            assert config.per_core_M * grid.y >= token_tiles and config.per_core_N * grid.x >= outputs
+        bias = weights.get(f"{role}_bias")
+        choice = Matmul(
+            "multicast_1d" if one_dimensional else "multicast_2d",
+            grid.x,
+            grid.y,
+            config.in0_block_w,
+            config.out_subblock_h,
+            config.out_subblock_w,
+            config.out_block_h,
+            config.out_block_w,
+            config.per_core_M,
+            config.per_core_N,
+        )
+        used = matmul_bytes(
+            choice,
+            dtype_name(weight.dtype),
+            dtype_name(module.ACTIVATION_DTYPE),
+            dtype_name(bias.dtype) if bias else None,
+        )
+        assert used <= module.BOARD.l1_bank_bytes, (role, token_tiles)
+
+
+@every_module
+def test_every_attention_is_legal_and_fits_the_core(model: str, target: str) -> None:
+    module = imported(model, target)
+    assert set(module.ATTENTION) == {(shape.variant, shape.rows, shape.tokens) for shape in module.TRACES}
+    for (variant, _, tokens), config in module.ATTENTION.items():
+        query, key = config.q_chunk_size, config.k_chunk_size
+        cut = module.ALIGNMENT if variant == "chunked" else tokens
+        assert tokens % query == 0 and cut % query == 0 and cut % key == 0
+        used = attention_bytes(Attention(query, key), module.HEAD_DIM, dtype_name(module.KEY_VALUE_DTYPE))
+        assert used <= module.BOARD.l1_bank_bytes
+        assert config.exp_approx_mode is False
+
+
+@every_module
+def test_weights_are_read_from_every_published_tensor_once(model: str, target: str) -> None:
+    """Each weight of the body is in a table and each table entry is used; no source is read twice but a tied embedding."""
+    module = imported(model, target)
+    text = committed_text(model, target)
+    for table, owner in ((module.WEIGHTS, "weights"), (module.LAYER_WEIGHTS, "layer")):
+        names = [weight.name for weight in table]
+        used = set(re.findall(rf"\b{owner}\.([a-z_]+)", text)) - {"layers"}
+        assert sorted(names) == sorted(used)
+        read = Counter(source for weight in table for source in weight.sources)
+        tied = owner == "weights" and module.GEOMETRY.tied_embeddings
+        assert {source for source, count in read.items() if count > 1} == (
+            {"model.embed_tokens.weight"} if tied else set()
+        )
+    assert {weight.placement for weight in (*module.WEIGHTS, *module.LAYER_WEIGHTS)} == {"replicate"}

@@ -1,0 +1,170 @@
+"""Program configurations: byte sums as the library reports them, legal by its rules, cheapest among the legal ones."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from generator.programs import (
+    ATTENTION_CHUNKS,
+    Attention,
+    Matmul,
+    NoProgram,
+    attention_bytes,
+    choose_attention,
+    choose_matmul,
+    divisors,
+    fidelity,
+    matmul_bytes,
+)
+
+BASE = 105824  # bytes of L1 below the buffers of a program on Wormhole: 1499136 limit - 1393312 bank
+N150, P150 = ((8, 8), 1393312), ((11, 10), 1461120)
+
+
+def matmul(form: str, inner: int, block_rows: int, block_columns: int, core_rows: int, core_columns: int) -> Matmul:
+    return Matmul(form, 8, 8, inner, 1, 1, block_rows, block_columns, core_rows, core_columns)
+
+
+@pytest.mark.parametrize(
+    ("choice", "weights", "output", "bias", "reported"),
+    [
+        (matmul("multicast_2d", 8, 8, 56, 8, 56), "bfloat16", "bfloat16", None, 4955488),
+        (matmul("multicast_2d", 8, 8, 56, 8, 56), "bfloat8_b", "bfloat16", None, 4095328),
+        (matmul("multicast_2d", 16, 8, 28, 8, 56), "bfloat16", "bfloat16", None, 3841376),
+        (matmul("multicast_2d", 8, 8, 56, 8, 56), "bfloat16", "bfloat16", "bfloat16", 5070176),
+        (matmul("multicast_2d", 8, 8, 56, 8, 56), "bfloat8_b", "bfloat8_b", None, 3665248),
+        (matmul("multicast_2d", 8, 4, 56, 8, 56), "bfloat16", "bfloat16", None, 3448160),
+        (matmul("multicast_1d", 8, 1, 63, 1, 63), "bfloat8_b", "bfloat16", None, 1622368),
+    ],
+)
+def test_matmul_buffers_are_those_that_the_library_reports(choice, weights, output, bias, reported) -> None:
+    """Sizes from the messages of ttnn 0.81.1 on a mock device, where the buffers of a matmul were too large for a core."""
+    assert matmul_bytes(choice, weights, output, bias) + BASE == reported
+
+
+@pytest.mark.parametrize(
+    ("choice", "head_dim", "dtype", "reported"),
+    [
+        (Attention(512, 512), 128, "bfloat16", 2571616),
+        (Attention(512, 512), 128, "bfloat8_b", 2325856),
+        (Attention(256, 512), 256, "bfloat16", 2456928),
+        (Attention(128, 512), 256, "bfloat16", 1809760),
+    ],
+)
+def test_attention_buffers_are_those_that_the_library_reports(choice, head_dim, dtype, reported) -> None:
+    assert attention_bytes(choice, head_dim, dtype) + BASE == reported
+
+
+sizes = st.tuples(st.integers(1, 300), st.integers(1, 600), st.integers(1, 4800))
+boards = st.sampled_from([N150, P150])
+weight_dtypes = st.sampled_from(["bfloat16", "bfloat8_b", "bfloat4_b"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(sizes, boards, weight_dtypes, st.sampled_from([None, "bfloat16"]))
+def test_a_matmul_of_any_size_gets_a_legal_configuration(sizes, board, weights, bias) -> None:
+    (tokens, inner, outputs), ((columns, rows), l1) = sizes, board
+    choice = choose_matmul(tokens, inner, outputs, (columns, rows), l1, weights, "bfloat16", bias)
+    assert inner % choice.inner_block == 0
+    assert choice.core_rows % choice.block_rows == 0 and choice.core_columns % choice.block_columns == 0
+    assert choice.block_rows % choice.subblock_rows == 0 and choice.block_columns % choice.subblock_columns == 0
+    assert choice.subblock_rows * choice.subblock_columns <= 4  # registers in float32 accumulation
+    assert choice.subblock_rows == 1 or choice.subblock_columns == choice.block_columns
+    assert choice.grid_columns <= columns and choice.grid_rows <= rows
+    assert matmul_bytes(choice, weights, "bfloat16", bias) <= l1
+    if choice.form == "multicast_1d":
+        assert choice.core_rows == tokens
+        assert choice.core_columns * choice.grid_columns * choice.grid_rows >= outputs
+    else:
+        assert 0 <= choice.core_rows * choice.grid_rows - tokens < choice.core_rows
+        assert choice.core_columns * choice.grid_columns >= outputs
+
+
+def least_work(tokens: int, inner: int, outputs: int, grid: tuple[int, int], l1: int) -> float:
+    """Least modelled tile products of the busiest core over every legal configuration, written out as plain loops."""
+    efficiency = {1: 0.5, 2: 0.75, 3: 0.9, 4: 1.0}
+    columns, rows = grid
+    shares = [(-(-tokens // rows), share) for share in range(-(-outputs // columns), outputs + 4)]
+    shares += [(tokens, share) for share in range(-(-outputs // (columns * rows)), outputs + 4)] if tokens <= 8 else []
+    best = float("inf")
+    for core_rows, core_columns in shares:
+        for block_rows, block_columns in product(divisors(core_rows), divisors(core_columns)):
+            # The smallest inner block needs the least memory, and products do not depend on it.
+            smallest = matmul("", 1, block_rows, block_columns, core_rows, core_columns)
+            if matmul_bytes(smallest, "bfloat16", "bfloat16", None) > l1:
+                continue
+            for high, wide in product(divisors(block_rows), divisors(block_columns)):
+                if high * wide <= 4 and (high == 1 or wide == block_columns):
+                    best = min(best, core_rows * core_columns * inner / efficiency[high * wide])
+    return best
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 24), st.integers(1, 60), boards, st.sampled_from([1.0, 0.1]))
+def test_no_legal_configuration_does_less_work_on_the_busiest_core(tokens, inner, outputs, board, room) -> None:
+    (columns, rows), l1 = board
+    l1 = int(l1 * room)
+    choice = choose_matmul(tokens, inner, outputs, (columns, rows), l1, "bfloat16", "bfloat16")
+    efficiency = {1: 0.5, 2: 0.75, 3: 0.9, 4: 1.0}[choice.subblock_rows * choice.subblock_columns]
+    work = choice.core_rows * choice.core_columns * inner / efficiency
+    assert work == pytest.approx(least_work(tokens, inner, outputs, (columns, rows), l1))
+
+
+def test_equal_work_is_done_with_the_fewest_fetches() -> None:
+    """Of [8, 64] x [64, 8] tiles on 8 x 8 cores every core makes one tile: the widest inner block needs the fewest rounds."""
+    choice = choose_matmul(64, 64, 64, *N150, "bfloat16", "bfloat16")
+    assert (choice.core_rows, choice.core_columns, choice.block_rows, choice.block_columns) == (8, 8, 8, 8)
+    assert choice.inner_block == 8
+
+
+def test_a_core_too_small_for_one_tile_is_refused_with_the_numbers() -> None:
+    with pytest.raises(NoProgram, match="no matmul of 4 x 8 x 16 tiles fits 10000 bytes"):
+        choose_matmul(4, 8, 16, (8, 8), 10000, "bfloat16", "bfloat16")
+    with pytest.raises(NoProgram, match="no attention over 128 tokens of 64 fits 10000 bytes"):
+        choose_attention(128, 1, 8, 64, (8, 8), 10000, "bfloat16")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(1, 128).map(lambda tiles: tiles * 32),
+    st.integers(1, 32),
+    st.integers(1, 64),
+    st.sampled_from([32, 64, 96, 128, 256]),
+    boards,
+    st.sampled_from(["bfloat16", "bfloat8_b"]),
+    st.sampled_from([None, 32, 64, 128, 512]),
+)
+def test_attention_of_any_size_gets_chunks_that_divide_and_fit(
+    tokens, rows, heads, head_dim, board, dtype, starts
+) -> None:
+    grid, l1 = board
+    choice = choose_attention(tokens, rows, heads, head_dim, grid, l1, dtype, starts)
+    assert tokens % choice.query_chunk == 0
+    assert attention_bytes(choice, head_dim, dtype) <= l1
+    if starts is None:
+        assert tokens % choice.key_chunk == 0
+    else:
+        assert starts % choice.query_chunk == 0 and starts % choice.key_chunk == 0
+
+    def cost(query: int) -> int:
+        units = rows * heads * (tokens // query)
+        return -(-units // (grid[0] * grid[1])) * (query + 32)
+
+    legal = [
+        query
+        for query, key in product(ATTENTION_CHUNKS, repeat=2)
+        if tokens % query == 0
+        and (starts or tokens) % key == 0
+        and (starts or tokens) % query == 0
+        and attention_bytes(Attention(query, key), head_dim, dtype) <= l1
+    ]
+    assert cost(choice.query_chunk) == min(map(cost, legal))
+
+
+@pytest.mark.parametrize(("dtype", "passes"), [("bfloat16", "HiFi4"), ("bfloat8_b", "HiFi2"), ("bfloat4_b", "LoFi")])
+def test_fidelity_keeps_the_mantissa_of_the_stored_dtype(dtype: str, passes: str) -> None:
+    assert fidelity(dtype) == passes
