@@ -84,7 +84,7 @@ def attention_table(resolved: Resolved, shapes: tuple[PassShape, ...]) -> list[t
                 board.grid,
                 board.l1_bank_bytes,
                 resolved.dtypes.key_value,
-                resolved.attention_chunk if shape.variant == "chunked" else None,
+                resolved.attention_chunk if shape.read_pages else None,
             ),
         )
         for shape in shapes

@@ -14,7 +14,7 @@ from generator.geometry import Resolved
 from generator.tiles import TILE
 
 PAGE_TABLE_MULTIPLE = 8  # chunked attention reads page-table rows of 32 bytes: eight int32 entries
-SAMPLING = ("logits", "argmax")  # the ways a pass may end; each gives a program of its own over the same body
+SAMPLING = ("logits", "argmax", "top_k")  # the ways a pass may end; each gives a program of its own over the same body
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,16 @@ def _shape(resolved: Resolved, variant: str, rows: int, tokens: int, pages_read:
 
 
 def enumerate_shapes(resolved: Resolved) -> tuple[PassShape, ...]:
-    """All passes: one row of each length, waves of each length within the limit of tokens, one chunk of each length."""
+    """All passes: for each length one row and every wave within the limit of tokens, from the start of a prompt or as chunks."""
     pages_read = read_pages(resolved)
-    single = [_shape(resolved, "single", 1, tokens, 0) for tokens in resolved.lengths]
-    batched = [
-        _shape(resolved, "batched", rows, tokens, 0)
+    waves = [
+        (rows, tokens)
         for tokens in resolved.lengths
         for rows in resolved.waves
         if rows > 1 and rows * tokens <= resolved.wave_tokens
     ]
+    single = [_shape(resolved, "single", 1, tokens, 0) for tokens in resolved.lengths]
+    batched = [_shape(resolved, "batched", rows, tokens, 0) for rows, tokens in waves]
     chunked = [_shape(resolved, "chunked", 1, tokens, pages_read) for tokens in resolved.lengths]
-    return (*single, *batched, *chunked)
+    chunked_batched = [_shape(resolved, "chunked_batched", rows, tokens, pages_read) for rows, tokens in waves]
+    return (*single, *batched, *chunked, *chunked_batched)

@@ -100,7 +100,7 @@ def _check_shape(module: ModuleType, shape: Shape) -> None:
 
 def _check_chunks(module: ModuleType) -> None:
     """The table that attention reads must reach past the padded end of any chunk, or the operation refuses the pass."""
-    chunked = [shape for shape in module.TRACES if shape.variant == "chunked"]
+    chunked = [shape for shape in module.TRACES if shape.read_pages]
     lengths = sorted({shape.tokens for shape in chunked})
     if lengths and lengths[-1] != module.PREFILL_CHUNK:
         raise ModuleError(

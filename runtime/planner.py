@@ -17,9 +17,6 @@ from runtime.errors import NoShape
 from runtime.request import PreparedPrefill, PrefillChunk, PrefillRequest
 from runtime.tables import Shape
 
-PACKED = ("single", "batched")
-CHUNKED = "chunked"
-
 
 def smallest_wave(rows: Iterable[int]) -> tuple[int, ...]:
     """For sizes of waves: entry n is the smallest that holds n rows, up to the largest of them (entry 0 is unused)."""
@@ -46,7 +43,7 @@ class Planner:
         packed: dict[int, set[int]] = {}
         chunked: dict[int, set[int]] = {}
         for shape in module.TRACES:
-            is_chunked = shape.variant == CHUNKED
+            is_chunked = shape.read_pages > 0
             self._shapes[is_chunked, shape.rows, shape.tokens] = shape
             (chunked if is_chunked else packed).setdefault(shape.tokens, set()).add(shape.rows)
         whole = chunked.get(self._chunk, set())

@@ -68,7 +68,7 @@ class Shape:
     to back), `read_pages` the width of the one that chunked attention reads (0 where attention reads no cache).
     """
 
-    variant: str  # "single", "batched" or "chunked"
+    variant: str  # "single", "batched", "chunked" or "chunked_batched"
     rows: int
     tokens: int
     fill_pages: int

@@ -24,6 +24,11 @@ Geometry:  2654d820fd7a042b
     chunked    512             1
     chunked    1024            1
     chunked    2048            1
+    chunked_batched 128             2 4 8 16 32
+    chunked_batched 256             2 4 8 16 32
+    chunked_batched 512             2 4 8 16
+    chunked_batched 1024            2 4 8
+    chunked_batched 2048            2 4
 """
 
 from runtime.backend import ttnn
@@ -49,6 +54,7 @@ ROTARY_STYLE = "half_split"  # model.head_dim
 
 TILE = 32
 ROW_SLOTS = TILE  # last rows that one pass can pick: one tile of rows
+TOP_K = 32  # candidates that sampling draws from: one tile of columns
 CONTEXT = 40960  # target.n150.context
 BLOCK_SIZE = 32  # target.n150.block_size
 KEY_VALUE_BLOCKS = 2048  # target.n150.key_value_blocks
@@ -151,8 +157,27 @@ TRACES = (
     Shape("chunked", 1, 512, 16, 1312, "last", "daa4448cc9dc53f9"),
     Shape("chunked", 1, 1024, 32, 1312, "last", "14292919972a3abf"),
     Shape("chunked", 1, 2048, 64, 1312, "last", "1d45ea80cca68765"),
+    Shape("chunked_batched", 2, 128, 8, 1312, "last", "108d24a1cb134d72"),
+    Shape("chunked_batched", 4, 128, 16, 1312, "last", "0e4eef73755a7f1c"),
+    Shape("chunked_batched", 8, 128, 32, 1312, "last", "26fc7aba1cdbb685"),
+    Shape("chunked_batched", 16, 128, 64, 1312, "last", "2afc3713b2383432"),
+    Shape("chunked_batched", 32, 128, 128, 1312, "last", "a691b4ec7e2f9e0b"),
+    Shape("chunked_batched", 2, 256, 16, 1312, "last", "d230c373f8c8b5d8"),
+    Shape("chunked_batched", 4, 256, 32, 1312, "last", "0e65c5f1a0ae74ec"),
+    Shape("chunked_batched", 8, 256, 64, 1312, "last", "8813b7cf969e2a9e"),
+    Shape("chunked_batched", 16, 256, 128, 1312, "last", "c6c65e42e1ae04e8"),
+    Shape("chunked_batched", 32, 256, 256, 1312, "last", "f96408a40f6c4e30"),
+    Shape("chunked_batched", 2, 512, 32, 1312, "last", "b96981452a67e84b"),
+    Shape("chunked_batched", 4, 512, 64, 1312, "last", "88816fed0323bb30"),
+    Shape("chunked_batched", 8, 512, 128, 1312, "last", "91f9050f33d17aec"),
+    Shape("chunked_batched", 16, 512, 256, 1312, "last", "36fa545cbd622f10"),
+    Shape("chunked_batched", 2, 1024, 64, 1312, "last", "b50b4dee1381357d"),
+    Shape("chunked_batched", 4, 1024, 128, 1312, "last", "ccd9d11218879d61"),
+    Shape("chunked_batched", 8, 1024, 256, 1312, "last", "ac65a673e2dc27fb"),
+    Shape("chunked_batched", 2, 2048, 128, 1312, "last", "039d13916736784e"),
+    Shape("chunked_batched", 4, 2048, 256, 1312, "last", "926dc14a2e5cdce6"),
 )
-SAMPLING = ("logits", "argmax")
+SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
 
 
@@ -264,6 +289,25 @@ ATTENTION = {
     ("chunked", 1, 512): attention_chunks(128, 128),
     ("chunked", 1, 1024): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
+    ("chunked_batched", 2, 128): attention_chunks(64, 128),
+    ("chunked_batched", 4, 128): attention_chunks(128, 128),
+    ("chunked_batched", 8, 128): attention_chunks(128, 128),
+    ("chunked_batched", 16, 128): attention_chunks(128, 128),
+    ("chunked_batched", 32, 128): attention_chunks(128, 128),
+    ("chunked_batched", 2, 256): attention_chunks(128, 128),
+    ("chunked_batched", 4, 256): attention_chunks(128, 128),
+    ("chunked_batched", 8, 256): attention_chunks(128, 128),
+    ("chunked_batched", 16, 256): attention_chunks(128, 128),
+    ("chunked_batched", 32, 256): attention_chunks(128, 128),
+    ("chunked_batched", 2, 512): attention_chunks(128, 128),
+    ("chunked_batched", 4, 512): attention_chunks(128, 128),
+    ("chunked_batched", 8, 512): attention_chunks(128, 128),
+    ("chunked_batched", 16, 512): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 2048): attention_chunks(128, 128),
+    ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -394,15 +438,25 @@ def batched_inputs(shape):
 
 
 def chunked_inputs(shape):
-    """A chunk also reads the blocks of its row from the first one on, and states the position that it starts at."""
+    """Chunks also read the blocks of their rows from the first one on, and state the one position that they start at."""
     return (
         *packed_inputs(shape),
-        Input("read_table", (1, shape.read_pages), ttnn.int32, "always"),
+        Input("read_table", (shape.rows, shape.read_pages), ttnn.int32, "always"),
         Input("start", (1,), ttnn.int32, "always"),
     )
 
 
-INPUTS = {"single": packed_inputs, "batched": batched_inputs, "chunked": chunked_inputs}
+INPUTS = {
+    "single": packed_inputs,
+    "batched": batched_inputs,
+    "chunked": chunked_inputs,
+    "chunked_batched": chunked_inputs,
+}
+SAMPLING_INPUTS = (
+    Input("top_k", (ROW_SLOTS,), ttnn.uint32, "changed"),
+    Input("top_p", (ROW_SLOTS,), ttnn.bfloat16, "changed"),
+    Input("inverse_temperature", (ROW_SLOTS,), ttnn.bfloat16, "changed"),
+)
 
 # --- body: one pass -------------------------------------------------------------------------------------------------
 
@@ -481,7 +535,33 @@ def attend_chunked(query, key, value, key_cache, value_cache, inputs, shape):
     return ttnn.experimental.nlp_concat_heads(attended, memory_config=DRAM)
 
 
-ATTEND = {"single": attend_single, "batched": attend_batched, "chunked": attend_chunked}
+def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, shape):
+    """Chunks of several rows that start at one position: queries become a batch, for each row has a cache of its own."""
+    rows = ttnn.transpose(
+        ttnn.reshape(query, (QUERY_HEADS, shape.rows, shape.tokens, HEAD_DIM)), 0, 1, memory_config=DRAM
+    )
+    attended = ttnn.transformer.chunked_scaled_dot_product_attention(
+        rows,
+        key_cache,
+        value_cache,
+        inputs.read_table,
+        chunk_start_idx_tensor=inputs.start,
+        scale=ATTENTION_SCALE,
+        memory_config=DRAM,
+        program_config=ATTENTION["chunked_batched", shape.rows, shape.tokens],
+        compute_kernel_config=ATTENTION_COMPUTE,
+    )
+    ttnn.deallocate(rows)
+    joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=DRAM)
+    return ttnn.reshape(joined, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
+
+
+ATTEND = {
+    "single": attend_single,
+    "batched": attend_batched,
+    "chunked": attend_chunked,
+    "chunked_batched": attend_chunked_batched,
+}
 
 
 def attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape):
@@ -612,3 +692,39 @@ def argmax(scores):
     """Logits -> the likeliest token of each picked row [1, 1, ROW_SLOTS]; on row-major rows every core searches."""
     rows = ttnn.to_layout(scores, ROW_MAJOR, memory_config=DRAM)
     return ttnn.argmax(rows, dim=-1, memory_config=DRAM)
+
+
+def top_k(scores, choice):
+    """Logits -> one token for each picked row, drawn by its own k, p and temperature, [1, 1, 1, ROW_SLOTS]."""
+    values, indices = ttnn.topk(scores, k=TOP_K, dim=-1, largest=True, sorted=True, memory_config=DRAM)
+    candidates = ttnn.to_layout(ttnn.typecast(indices, ttnn.uint32, memory_config=DRAM), ROW_MAJOR, memory_config=DRAM)
+    return ttnn.sampling(values, candidates, k=choice.top_k, p=choice.top_p, temp=choice.inverse_temperature)
+
+
+def log_probabilities(scores, tokens):
+    """Natural logarithm of the probability of a token for each picked row, [1, 1, ROW_SLOTS, 1] in float32."""
+    wide = ttnn.typecast(scores, ttnn.float32, memory_config=DRAM)
+    highest = ttnn.max(wide, dim=-1, keepdim=True, memory_config=DRAM, compute_kernel_config=NORM_COMPUTE)
+    shifted = ttnn.subtract(wide, highest, dtype=ttnn.float32, memory_config=DRAM)
+    ttnn.deallocate(wide)
+    powers = ttnn.exp(shifted, memory_config=DRAM)
+    total = ttnn.sum(powers, dim=-1, keepdim=True, memory_config=DRAM, compute_kernel_config=NORM_COMPUTE)
+    index = ttnn.to_layout(ttnn.reshape(tokens, (1, 1, ROW_SLOTS, 1)), TILED, memory_config=DRAM)
+    chosen = ttnn.gather(shifted, -1, index, memory_config=DRAM)
+    return ttnn.subtract(chosen, ttnn.log(total, memory_config=DRAM), dtype=ttnn.float32, memory_config=DRAM)
+
+
+# --- traces: record a pass once and run it again on the same addresses ----------------------------------------------
+
+
+def capture(device, inputs, weights, stores, shape):
+    """Record the body of `shape` over persistent inputs -> (trace id, hidden). Hidden holds nothing before the first replay."""
+    trace = ttnn.begin_trace_capture(device, cq_id=0)
+    hidden = body(inputs, weights, stores, shape)
+    ttnn.end_trace_capture(device, trace, cq_id=0)
+    return trace, hidden
+
+
+def replay(device, trace):
+    """Run a recorded pass on whatever its inputs hold now, without waiting for it."""
+    ttnn.execute_trace(device, trace, cq_id=0, blocking=False)

@@ -21,6 +21,16 @@ REQUIRED_OPTIONS = {
     "add": ("dtype", "memory_config"),
     "mul": ("dtype", "memory_config"),
     "typecast": ("memory_config",),
+    "transpose": ("memory_config",),
+    "to_layout": ("memory_config",),
+    "topk": ("k", "dim", "largest", "sorted", "memory_config"),
+    "sampling": ("k", "p", "temp"),
+    "gather": ("memory_config",),
+    "max": ("dim", "keepdim", "memory_config", "compute_kernel_config"),
+    "sum": ("dim", "keepdim", "memory_config", "compute_kernel_config"),
+    "subtract": ("dtype", "memory_config"),
+    "exp": ("memory_config",),
+    "log": ("memory_config",),
 }
 
 
