@@ -14,7 +14,7 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import build, command_line, module_import, prefill, verify_memory
+from benchmarks import build, command_line, host_time, module_import, prefill, verify_memory, workloads
 from benchmarks.measure import Figure
 
 BENCHMARKS = {
@@ -22,6 +22,8 @@ BENCHMARKS = {
     "build": build.measure,
     "import": module_import.measure,
     "prefill": prefill.measure,
+    "host-time": host_time.measure,
+    "workloads": workloads.measure,
     "memory": verify_memory.measure,
 }
 RESULTS = Path(__file__).parent / "results" / "figures.json"
@@ -45,7 +47,15 @@ def table(figures: list[Figure]) -> str:
 
 def record(figures: list[Figure]) -> dict[str, object]:
     rows = [
-        {"name": f.name, "unit": f.unit, "least": f.least, "median": f.median, "limit": f.limit, "met": f.met, "samples": f.samples}
+        {
+            "name": f.name,
+            "unit": f.unit,
+            "least": f.least,
+            "median": f.median,
+            "limit": f.limit,
+            "met": f.met,
+            "samples": f.samples,
+        }
         for f in figures
     ]
     return {"machine": machine(), "figures": rows}

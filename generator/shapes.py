@@ -56,16 +56,53 @@ def _shape(resolved: Resolved, variant: str, rows: int, tokens: int, pages_read:
 
 
 def enumerate_shapes(resolved: Resolved) -> tuple[PassShape, ...]:
-    """All passes: for each length one row and every wave within the limit of tokens, from the start of a prompt or as chunks."""
+    """All passes: for each length one row and every wave within the limit of tokens, from the start of a prompt or as chunks.
+
+    A pass that no call can need is left out, so that what is emitted is what is warmed and what is served.
+    """
     pages_read = read_pages(resolved)
+    single = [(1, tokens) for tokens in resolved.lengths]
     waves = [
         (rows, tokens)
         for tokens in resolved.lengths
         for rows in resolved.waves
         if rows > 1 and rows * tokens <= resolved.wave_tokens
     ]
-    single = [_shape(resolved, "single", 1, tokens, 0) for tokens in resolved.lengths]
-    batched = [_shape(resolved, "batched", rows, tokens, 0) for rows, tokens in waves]
-    chunked = [_shape(resolved, "chunked", 1, tokens, pages_read) for tokens in resolved.lengths]
-    chunked_batched = [_shape(resolved, "chunked_batched", rows, tokens, pages_read) for rows, tokens in waves]
-    return (*single, *batched, *chunked, *chunked_batched)
+    return tuple(
+        _shape(resolved, variant, rows, tokens, pages_read if chunked else 0)
+        for variant, sizes, chunked in (
+            ("single", single, False),
+            ("batched", waves, False),
+            ("chunked", single, True),
+            ("chunked_batched", waves, True),
+        )
+        for rows, tokens in sizes
+        if needed(resolved, rows, tokens, chunked)
+    )
+
+
+def needed(resolved: Resolved, rows: int, tokens: int, chunked: bool) -> bool:
+    """Whether some call that the key-value blocks hold runs this pass: found by trying the call that takes the fewest blocks.
+
+    A wave is taken once its rows are one more than the next smaller wave holds, a length once it is one token more than the
+    next shorter length. Blocks of a cached prefix may be shared by all rows, the others belong to one row each; there
+    are as many slots as blocks.
+    """
+    block, alignment = resolved.block_size, resolved.alignment
+    real = max([wave for wave in resolved.waves if wave < rows], default=0) + 1
+    least = max([length for length in resolved.lengths if length < tokens], default=0) + 1
+    # (first position, cached tokens, prompt tokens) of each row
+    calls = [(0, 0, least)]
+    if chunked:
+        calls = [
+            (begin, cached, length)
+            for begin in (0, alignment)
+            for length in (begin + least, begin + -(-least // block) * block)
+            for cached in range(max(begin, block), begin + alignment + 1, block)
+        ]
+    for begin, cached, length in calls:
+        starts_there = min(cached, length - 1) // alignment * alignment == begin
+        blocks = max(real, cached // block + real * (-(-length // block) - cached // block))
+        if starts_there and cached <= length <= resolved.context and blocks <= resolved.key_value_blocks:
+            return True
+    return False

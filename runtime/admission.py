@@ -34,21 +34,28 @@ from runtime.slices import SliceCursors
 class Admission:
     """Checks rows against the sizes that a module states and the slices that are under way."""
 
-    def __init__(self, module: ModuleType, cursors: SliceCursors) -> None:
+    def __init__(self, module: ModuleType, cursors: SliceCursors, blocks: int | None = None) -> None:
         self._vocabulary: int = module.VOCABULARY
         self._context: int = module.CONTEXT
         self._block_size: int = module.BLOCK_SIZE
-        self._blocks: int = module.KEY_VALUE_BLOCKS
+        self._blocks: int = module.KEY_VALUE_BLOCKS if blocks is None else blocks
         self._alignment: int = module.ALIGNMENT
         self._cursors = cursors
 
     def rows(
-        self, tokens: Any, page_table: Any, prompt_lens: Any, start_pos: Any, slots: Any, final: Any
+        self,
+        tokens: Any,
+        page_table: Any,
+        prompt_lens: Any,
+        start_pos: Any,
+        slots: Any,
+        final: Any,
+        moves: tuple[tuple[int, int], ...] = (),
     ) -> tuple[PrefillRequest, ...]:
         """The rows of a call in the caller's order.
 
         tokens: [rows, width], whole prompts from position 0. page_table: [rows, blocks]. prompt_lens, start_pos, slots:
-        one for each row. final: one bool, or one for each row. Raises RequestError where these do not fit together and
+        one for each row. final: one bool, or one for each row. moves: what happens to open slots first. Raises RequestError where these do not fit together and
         a RowError, which names the first row that cannot be served and those that could, otherwise.
         """
         token_rows = matrix(tokens, "tokens")
@@ -82,7 +89,15 @@ class Admission:
                 seen.add(slot)
                 admitted.append(
                     self._request(
-                        row, token_rows[row], page_rows[row], lengths[row], starts[row], slot, finals[row], trusted
+                        row,
+                        token_rows[row],
+                        page_rows[row],
+                        lengths[row],
+                        starts[row],
+                        slot,
+                        finals[row],
+                        trusted,
+                        moves,
                     )
                 )
             except RowError as error:
@@ -106,20 +121,16 @@ class Admission:
         slot: int,
         final: bool,
         trusted: bool,
+        moves: tuple[tuple[int, int], ...],
     ) -> PrefillRequest:
         block_size = self._block_size
-        if not 0 < length <= self._context or length > len(tokens):
-            self._refuse_length(row, length, len(tokens))
-        if not 0 <= cached <= length or cached % block_size:
-            self._refuse_start(row, cached, length)
+        begin = self._begin(row, length, cached, len(tokens))
         if not final and (cached == length or length % block_size):
             self._refuse_slice(row, cached, length)
-        self._cursors.check(row, slot, cached)
+        self._cursors.check(row, slot, cached, moves)
         blocks = block_count(length, block_size)
         if blocks > len(pages) or blocks > self._blocks:
             self._refuse_capacity(row, length, blocks, len(pages))
-        # A row whose every token is cached still has to produce its last hidden row: back off to the boundary below it.
-        begin = min(cached, length - 1) // self._alignment * self._alignment
         computed = tokens[begin:length]
         if not trusted and largest_unsigned(computed) >= self._vocabulary:
             self._refuse_token(row, computed, begin)
@@ -127,6 +138,26 @@ class Admission:
         if not trusted and largest_unsigned(live) >= self._blocks:
             self._refuse_page(row, live)
         return PrefillRequest(row, slot, computed.astype(np.int32), begin, cached, length, live.astype(np.int32), final)
+
+    def _begin(self, row: int, length: int, cached: int, width: int) -> int:
+        """The first position that is computed."""
+        if not 0 < length <= self._context or length > width:
+            self._refuse_length(row, length, width)
+        if not 0 <= cached <= length or cached % self._block_size:
+            self._refuse_start(row, cached, length)
+        # A row whose every token is cached still has to produce its last hidden row: back off to the boundary below it.
+        return min(cached, length - 1) // self._alignment * self._alignment
+
+    def spans(self, tokens: Any, page_table: Any, prompt_lens: Any, start_pos: Any) -> list[tuple[int, int, int]]:
+        """(cached, first computed position, length) of each row, after the checks of ranks and lengths alone."""
+        width = matrix(tokens, "tokens").shape[1]
+        count = len(matrix(page_table, "page_table"))
+        lengths = numbers(prompt_lens, "prompt_lens", count)
+        starts = [0] * count if start_pos is None else numbers(start_pos, "start_pos", count)
+        return [
+            (cached, self._begin(row, length, cached, width), length)
+            for row, (length, cached) in enumerate(zip(lengths, starts))
+        ]
 
     def _shared_blocks(self, requests: list[PrefillRequest]) -> list[RowError]:
         """A block that is written may appear nowhere else in the call; cached blocks may be shared as rows like."""

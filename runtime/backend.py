@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable
 from typing import Any
 
 from runtime.tables import Board
@@ -54,6 +55,27 @@ def open_device(
             f"{board.name}: {board.architecture} with {board.grid[0]}x{board.grid[1]}; build it for the target that is there"
         )
     return device
+
+
+def trace_region(device: Any) -> int:
+    """Bytes that the device was opened with for traces (the library rounds each bank's share up)."""
+    if name == "emulator":
+        return device.trace_region_size
+    view = ttnn.get_memory_view(device, ttnn.BufferType.TRACE)
+    return view.num_banks * view.total_bytes_per_bank
+
+
+def count_operations(device: Any, work: Callable[[], Any]) -> tuple[Any, int]:
+    """What `work` returns, and how many device operations it launched."""
+    if name == "emulator":
+        before = device.counters.operations
+        return work(), device.counters.operations - before
+    ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NORMAL)
+    try:
+        result = work()
+    finally:
+        captured = ttnn.graph.end_graph_capture()
+    return result, sum(node["node_type"] == "program_execution" for node in captured)
 
 
 def close_device(device: Any) -> None:

@@ -6,6 +6,8 @@ compared, the rule, and what to do next.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 
 class PrefillError(Exception):
     """Base of everything that the runtime refuses."""
@@ -35,6 +37,10 @@ class RequestError(PrefillError):
 
 class UnknownSampling(RequestError):
     """The sampling path is not one that the module computes."""
+
+
+class UnknownMode(RequestError):
+    """A named mode is none of those that exist."""
 
 
 class OutputMismatch(RequestError):
@@ -77,6 +83,10 @@ class InvalidSlot(RowError):
     """A slot is out of range or named twice."""
 
 
+class InvalidSampling(RowError):
+    """A sampling parameter is out of range, or the row has none where others do."""
+
+
 class CapacityExceeded(RowError):
     """The prompt needs more key-value blocks than its page table or the store holds."""
 
@@ -108,8 +118,24 @@ class DirtySlot(RowError):
 # --- running ---------------------------------------------------------------------------------------------------------
 
 
-class NotCaptured(PrefillError):
-    """A traced run was asked for and no trace is captured for its shape."""
+class NotCompiled(PrefillError):
+    """A program is not compiled where traces are, or are about to be, captured."""
+
+
+class RegistrationError(PrefillError):
+    """A trace or program cannot be registered now, or its identity stands for another already."""
+
+
+class TraceRegionTooSmall(PrefillError):
+    """The traces of the module are estimated to need more bytes than the device's trace region has."""
+
+
+class TraceCoverage(PrefillError):
+    """A traced run was asked for and a shape of it has no trace."""
+
+
+class UnreadResult(PrefillError):
+    """A result is still on the device, where the next replay or capture could write over it."""
 
 
 class ReentrantCall(PrefillError):
@@ -130,3 +156,23 @@ class CleanupFailed(PrefillError):
     def __init__(self, message: str, failures: tuple[BaseException, ...]) -> None:
         super().__init__(message)
         self.failures = failures
+
+
+class Row(NamedTuple):
+    """One line of the table of errors."""
+
+    name: str
+    base: str
+    meaning: str
+
+
+def table(base: type[PrefillError] = PrefillError) -> tuple[Row, ...]:
+    """Every error that a caller may meet, bases before what derives from them, with the first sentence of its
+    description.
+    """
+    text = " ".join((base.__doc__ or "").split())
+    sentence = text[: text.find(". ") + 1] if ". " in text else text
+    rows = [Row(base.__name__, base.__base__.__name__, sentence)]
+    for derived in base.__subclasses__():
+        rows += table(derived)
+    return tuple(rows)

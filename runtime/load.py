@@ -29,7 +29,8 @@ CONSTANTS = (
     "BOARD",
 )
 TABLES = ("WAVES", "LENGTHS", "TRACES", "SAMPLING", "PROGRAMS", "WEIGHTS", "LAYER_WEIGHTS", "STORES", "INPUTS")
-FUNCTIONS = ("body", "logits", "argmax")
+FUNCTIONS = ("body", "logits", "argmax", "begin_capture", "capture", "replay")
+DRAWING = ("TOP_K", "SAMPLING_INPUTS", "top_k", "log_probabilities")  # of modules that list the path top_k
 
 
 def load(where: str | Path) -> ModuleType:
@@ -62,6 +63,8 @@ def _from_name(name: str) -> ModuleType:
 def check_module(module: ModuleType) -> None:
     """Raise ModuleError unless the module has every section and its tables can be planned with."""
     missing = [name for name in (*CONSTANTS, *TABLES, *FUNCTIONS) if not hasattr(module, name)]
+    if "top_k" in getattr(module, "SAMPLING", ()):
+        missing += [name for name in DRAWING if not hasattr(module, name)]
     if missing:
         raise ModuleError(f"{module.__name__} is no emitted module: it lacks {', '.join(missing)}")
     _check_sizes(module)
@@ -102,7 +105,7 @@ def _check_chunks(module: ModuleType) -> None:
     """The table that attention reads must reach past the padded end of any chunk, or the operation refuses the pass."""
     chunked = [shape for shape in module.TRACES if shape.read_pages]
     lengths = sorted({shape.tokens for shape in chunked})
-    if lengths and lengths[-1] != module.PREFILL_CHUNK:
+    if lengths and lengths[-1] != module.PREFILL_CHUNK < module.CONTEXT:
         raise ModuleError(
             f"the longest chunk in TRACES has {lengths[-1]} tokens and PREFILL_CHUNK is {module.PREFILL_CHUNK}"
         )

@@ -27,7 +27,7 @@ def smallest_wave(rows: Iterable[int]) -> tuple[int, ...]:
 def split(count: int, waves: tuple[int, ...]) -> list[tuple[int, int]]:
     """Cut `count` rows into waves of the `smallest_wave` table: (real rows, padded rows) of each, in order."""
     largest = len(waves) - 1
-    cut = [(largest, largest)] * (count // largest)
+    cut = [(largest, waves[largest])] * (count // largest)
     rest = count % largest
     if rest:
         cut.append((rest, waves[rest]))
@@ -53,16 +53,21 @@ class Planner:
         self._chunk_waves = {(False, tokens): smallest_wave(rows) for tokens, rows in chunked.items()}
         self._chunk_waves |= {(True, tokens): smallest_wave(rows & whole) for tokens, rows in chunked.items()}
 
-    def plan(self, requests: tuple[PrefillRequest, ...], sampling: str) -> tuple[PreparedPrefill, ...]:
+    def plan(
+        self, requests: tuple[PrefillRequest, ...], sampling: str, alone: bool = False
+    ) -> tuple[PreparedPrefill, ...]:
         """Every row exactly once. Groups are ordered by their first row and rows within a group as the caller gave
-        them.
+        them. alone: no two rows share a pass.
         """
         groups: dict[tuple[bool, int, int, int, bool], list[PrefillRequest]] = {}
         for request in requests:
-            groups.setdefault(self._group(request), []).append(request)
+            group = self._group(request.row, request.cached, request.begin, request.length)
+            groups.setdefault((*group, request.final), []).append(request)
         prepared: list[PreparedPrefill] = []
         for (is_chunked, begin, whole, tokens, final), rows in groups.items():
             waves = self._chunk_waves[whole > 0, tokens] if is_chunked else self._waves[tokens]
+            if alone:
+                waves = waves[:2]
             at = 0
             for real, padded in split(len(rows), waves):
                 wave = tuple(rows[at : at + real])
@@ -72,23 +77,29 @@ class Planner:
                 prepared.append(PreparedPrefill(wave, chunks, sampling, final))
         return tuple(prepared)
 
-    def _group(self, request: PrefillRequest) -> tuple[bool, int, int, int, bool]:
-        """What rows of one wave have in common: chunked or not, first position, whole chunks, last length, final."""
-        if not request.cached:
+    def shapes(self, cached: int, begin: int, length: int) -> frozenset[Shape]:
+        """What a row runs when it runs by itself. Raises NoShape, for row 0."""
+        is_chunked, first, whole, tokens = self._group(0, cached, begin, length)
+        waves = self._chunk_waves[whole > 0, tokens] if is_chunked else self._waves[tokens]
+        return frozenset([chunk.shape for chunk in self._chunks(is_chunked, waves[1], first, whole, tokens, length)])
+
+    def _group(self, row: int, cached: int, begin: int, length: int) -> tuple[bool, int, int, int]:
+        """What rows of one wave have in common: chunked or not, first position, whole chunks, last length."""
+        if not cached:
             lengths = self._lengths
-            at = bisect_left(lengths, request.length)
+            at = bisect_left(lengths, length)
             if at < len(lengths):
-                return False, 0, 0, lengths[at], request.final
-        rest = request.length - request.begin
+                return False, 0, 0, lengths[at]
+        rest = length - begin
         whole = (rest - 1) // self._chunk
         at = bisect_left(self._chunk_lengths, rest - whole * self._chunk)
         if at == len(self._chunk_lengths) or len(self._chunk_waves[whole > 0, self._chunk_lengths[at]]) == 1:
             raise NoShape(
-                request.row,
-                f"no pass of the module holds {rest} tokens from position {request.begin}: "
+                row,
+                f"no pass of the module holds {rest} tokens from position {begin}: "
                 f"its lengths are {self._lengths}, its chunk lengths {self._chunk_lengths}",
             )
-        return True, request.begin, whole, self._chunk_lengths[at], request.final
+        return True, begin, whole, self._chunk_lengths[at]
 
     def _chunks(
         self, is_chunked: bool, rows: int, begin: int, whole: int, tokens: int, stop: int

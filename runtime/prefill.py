@@ -5,57 +5,69 @@ One `Prefill` belongs to one device and one thread. It borrows weights and store
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from time import perf_counter_ns
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 
 from runtime.admission import Admission
-from runtime.eager import run_eager
-from runtime.errors import DeviceMismatch, NotCaptured, ReentrantCall
-from runtime.load import check_device, check_module
+from runtime.arguments import matrix
+from runtime.backend import trace_region
+from runtime.bindings import bind
+from runtime.eager import Eager
+from runtime.errors import PrefillError, ReentrantCall, UnknownMode
+from runtime.estimate import estimates
 from runtime.planner import Planner
-from runtime.postprocess import sampling_path
-from runtime.request import InvocationResult, PreparedPrefill
-from runtime.resources import Ownership, forget_frames
-from runtime.results import Collected, check_output, collect
+from runtime.request import InvocationResult, PreparedPrefill, Sampling
+from runtime.resources import forget_frames
+from runtime.results import Collected, PendingReads, check_output, collect
+from runtime.sampling import carry, resolve
 from runtime.slices import SliceCursors
-from runtime.staging import HostValues
+from runtime.stats import PLAN, Snapshot
+from runtime.tables import Shape
+from runtime.traced import Traced
+from runtime.warm_up import Progress, warm_up
+
+DECODE_TRACES = ("captured", "none")
+SINGLES_ONLY = "DISABLE_BATCHED_PREFILL"
+
+log = logging.getLogger(__name__)
 
 
 class Prefill:
     """Plans calls, runs them and collects their results.
 
     module: an emitted module. device: an open device of its board. weights, stores: what `runtime.weights.load_weights`
-    and `runtime.stores.allocate` return, of equally many layers. Raises ModuleError or DeviceMismatch.
+    and `runtime.stores.allocate` return, of equally many layers. trace_region_size: bytes that traces may take, by
+    default what the device was opened with. Raises ModuleError or DeviceMismatch.
     """
 
-    def __init__(self, module: ModuleType, device: Any, weights: SimpleNamespace, stores: SimpleNamespace) -> None:
-        check_module(module)
-        check_device(module, device)
-        for store in module.STORES:
-            tensors = getattr(stores, store.name, ())
-            if len(tensors) != len(weights.layers):
-                raise DeviceMismatch(
-                    f"weights have {len(weights.layers)} layers and the store {store.name} has {len(tensors)}; "
-                    f"allocate it for as many"
-                )
-        self._module = module
-        self._device = device
-        self._weights = weights
-        self._stores = stores
+    def __init__(
+        self,
+        module: ModuleType,
+        device: Any,
+        weights: SimpleNamespace,
+        stores: SimpleNamespace,
+        trace_region_size: int | None = None,
+    ) -> None:
+        self._bindings = bind(module, device, weights, stores)
+        self._region = trace_region_size
         self._cursors = SliceCursors()
-        self._admission = Admission(module, self._cursors)
+        self._admission = Admission(module, self._cursors, self._bindings.blocks)
         self._planner = Planner(module)
-        self._values = HostValues(module)
-        self._ownership = Ownership()
+        self._eager = Eager(self._bindings)
+        self._traced = Traced(self._bindings)
+        self._pending = PendingReads()
         self._running = False
 
     @property
     def orphans(self) -> int:
         """Device tensors that could not be released; `cleanup()` retries them."""
-        return self._ownership.orphans
+        return self._bindings.ownership.orphans
 
     def prepare(
         self,
@@ -64,8 +76,9 @@ class Prefill:
         prompt_lens: Any,
         start_pos: Any = None,
         slots: Any = None,
-        sampling: str | None = None,
+        sampling: str | Sampling | Sequence[Sampling] | None = None,
         final: bool | Sequence[bool] = True,
+        slot_remap: Mapping[int, int] | None = None,
     ) -> tuple[PreparedPrefill, ...]:
         """Plan a call. Nothing on the device is touched, and the plan keeps copies, so the arguments may be reused at
         once.
@@ -73,37 +86,51 @@ class Prefill:
         tokens: ids [rows, width], each row a whole prompt from position 0 (what lies past its length is not read).
         page_table: blocks [rows, at least ceil(length / BLOCK_SIZE)]. prompt_lens: tokens of each prompt. start_pos:
         tokens of each that are in the cache already, multiples of BLOCK_SIZE. slots: the sequence each row belongs to,
-        by default its index. sampling: None for logits, or a name in the module's SAMPLING. final: False for a slice of
-        a prompt that the caller cuts itself: prompt_lens is then the slice's end, and no result is computed.
+        by default its index. sampling: None for logits, a name in the module's SAMPLING, one Sampling for all rows, or
+        one for each. final: False for a slice of a prompt that the caller cuts itself: prompt_lens is then the slice's
+        end, and no result is computed. slot_remap: old slot -> new slot of sequences under way that the engine has
+        moved; `slots` are the new ones.
+
+        The environment variable DISABLE_BATCHED_PREFILL, if set to anything but 0, makes every row run by itself.
 
         Raises RequestError, or a RowError that names the row, the numbers and the rows that could be served.
         """
-        self._ownership.require_clean()
-        path = sampling_path(self._module, sampling)
-        return self._planner.plan(self._admission.rows(tokens, page_table, prompt_lens, start_pos, slots, final), path)
+        began = perf_counter_ns()
+        try:
+            self._bindings.ownership.require_clean()
+            moves = self._cursors.moves(slot_remap)
+            rows = self._admission.rows(tokens, page_table, prompt_lens, start_pos, slots, final, moves)
+            path, choices = resolve(self._bindings.module, sampling, len(rows))
+            plans = self._planner.plan(rows, path, os.environ.get(SINGLES_ONLY, "0") not in ("", "0"))
+            if choices or moves:
+                plans = carry(plans, choices, matrix(tokens, "tokens"), moves)
+            return plans
+        finally:
+            self._bindings.stats.spent(PLAN, began)
 
     def run(self, prepared: Iterable[PreparedPrefill], traced: bool = False) -> Iterator[InvocationResult]:
         """Run plans in order. Each result is yielded as soon as it is dispatched and belongs to the caller from then
         on.
 
-        Plans run as the iterator is advanced; until it is exhausted or closed no other run may begin. On an error
-        everything acquired is released and the device's own error is raised, with `cleanup_failures` attached.
+        Plans run as the iterator is advanced; until it is exhausted or closed no other run may begin. With traced=True
+        each result must be read (`collect` does) before the next is asked for, and TraceCoverage is raised here, before
+        any device work, if any pass has no trace. On an error everything acquired is released and the device's own
+        error is raised, with `cleanup_failures` attached.
         """
         plans = tuple(prepared)
-        if traced:
-            shapes = sorted(
-                {f"{c.shape.variant} {c.shape.rows} x {c.shape.tokens}" for plan in plans for c in plan.chunks}
-            )
-            raise NotCaptured(f"no trace is captured for {', '.join(shapes)}; run with traced=False")
-        return self._run(plans)
+        runner = self._traced if traced else self._eager
+        for plan in plans:
+            runner.check(plan)
+        return self._run(plans, runner)
 
     def collect(self, results: Iterable[InvocationResult]) -> Collected:
         """Read results in turn, release each, and return them in the caller's row order.
 
         One tensor if every row has a value: logits float32 [rows, VOCABULARY] or token ids int64 [rows]. Otherwise a
-        tuple with one entry for each row, None where the prompt is not finished.
+        tuple with one entry for each row, None where the prompt is not finished. SampledTokens with one of these for
+        tokens and one for log-probabilities where a row asked for them.
         """
-        return collect(results, self._ownership)
+        return collect(results, self._bindings.ownership, self._bindings.stats)
 
     def prefill_forward(
         self,
@@ -112,47 +139,123 @@ class Prefill:
         prompt_lens: Any,
         start_pos: Any = None,
         slots: Any = None,
-        sampling: str | None = None,
+        sampling: str | Sampling | Sequence[Sampling] | None = None,
         final: bool | Sequence[bool] = True,
+        slot_remap: Mapping[int, int] | None = None,
         out: torch.Tensor | None = None,
+        traced: bool = False,
     ) -> Collected:
         """`prepare`, `run` and `collect` in one call. `out`, if given, takes the result: float32 [rows, VOCABULARY] or
         int64 [rows].
         """
-        prepared = self.prepare(tokens, page_table, prompt_lens, start_pos, slots, sampling, final)
+        prepared = self.prepare(tokens, page_table, prompt_lens, start_pos, slots, sampling, final, slot_remap)
         if out is not None:
             rows = sum(len(plan.requests) for plan in prepared)
-            check_output(out, rows, self._module.VOCABULARY, prepared[0].sampling)
-        return collect(self.run(prepared), self._ownership, out)
+            check_output(out, rows, self._bindings.module.VOCABULARY, prepared[0].sampling)
+        found = collect(self.run(prepared, traced), self._bindings.ownership, self._bindings.stats, out)
+        if log.isEnabledFor(logging.INFO):
+            log.info("prefill: %s", self.stats().line())
+        return found
+
+    def warm_up(self, progress: Progress | None = None) -> None:
+        """Compile every program of the module and nothing else. Writes nothing to the stores.
+
+        progress(done, total, name) is called after each program.
+        """
+        with self._exclusive():
+            warm_up(self._bindings, progress)
+
+    def capture(self, decode_traces: str) -> None:
+        """Capture every shape of the module, after `warm_up`.
+
+        decode_traces: "captured" if the decoder's traces exist already, "none" if it will have none. Decode must be
+        captured first: what it allocates later would lie where replays of these traces write.
+
+        Raises, before anything is captured, UnknownMode, NotCompiled, RegistrationError (captured already),
+        UnreadResult or TraceRegionTooSmall. On a failure everything acquired is released.
+        """
+        if decode_traces not in DECODE_TRACES:
+            raise UnknownMode(
+                f"decode_traces is {decode_traces!r}; say 'captured' once the decoder's traces are, or 'none' if it has "
+                f"none: they must not be captured after those of prefill"
+            )
+        self._pending.require_read("capture")
+        region = trace_region(self._bindings.device) if self._region is None else self._region
+        with self._exclusive():
+            self._traced.capture(region)
+        log.info("prefill: captured %d traces", len(self._bindings.registry.traces))
+
+    def trace_bytes(self) -> dict[Shape, int]:
+        """Estimated bytes of the trace region for each shape, unverified, known once `warm_up` has run."""
+        return estimates(self._bindings.module, self._bindings.registry)
+
+    def can_trace(self, tokens: Any, page_table: Any, prompt_lens: Any, start_pos: Any = None) -> bool:
+        """Whether a traced run could serve these rows as far as their shapes go. Plans nothing and raises nothing."""
+        registry = self._bindings.registry
+        try:
+            return all(
+                cached < length and all(map(registry.covers, self._planner.shapes(cached, begin, length)))
+                for cached, begin, length in self._admission.spans(tokens, page_table, prompt_lens, start_pos)
+            )
+        except PrefillError:
+            return False
+
+    def stats(self) -> Snapshot:
+        """Everything counted so far, frozen."""
+        return self._bindings.stats.snapshot()
 
     def reset(self, slot: int) -> None:
         """Forget how far a slot's prompt has come, also after a slice of it failed."""
         self._cursors.reset(slot)
 
     def cleanup(self) -> None:
-        """Retry every release that failed. Does nothing the second time."""
-        self._refuse_open_run()
-        self._ownership.cleanup()
+        """Release what this runtime holds, in order: results nobody read, releases that failed before, traces with
+        their inputs, programs, sampling buffers. Weights and stores are borrowed and stay.
 
-    def _run(self, plans: tuple[PreparedPrefill, ...]) -> Iterator[InvocationResult]:
+        The runtime can be used again, eager at once and traced after `warm_up` and `capture`. Does nothing the second
+        time. Raises CleanupFailed with every error, after all was tried; call it again.
+        """
         self._refuse_open_run()
-        self._ownership.require_clean()
-        self._running = True
         try:
-            for plan in plans:
-                yield self._invoke(plan)
-        except BaseException as error:
-            forget_frames(error)
-            raise
+            self._bindings.ownership.cleanup(self._pending.tensors(), self._traced.held())
         finally:
-            self._running = False
+            self._bindings.registry.forget_programs()
 
-    def _invoke(self, plan: PreparedPrefill) -> InvocationResult:
-        self._cursors.begin(plan.requests)
-        result = run_eager(self._module, self._device, self._weights, self._stores, self._values, self._ownership, plan)
-        self._cursors.commit(plan.requests)
+    def _run(self, plans: tuple[PreparedPrefill, ...], runner: Eager | Traced) -> Iterator[InvocationResult]:
+        with self._exclusive():
+            for plan in plans:
+                yield self._invoke(plan, runner)
+
+    def _invoke(self, plan: PreparedPrefill, runner: Eager | Traced) -> InvocationResult:
+        if runner is self._traced:
+            self._pending.require_read("the next replay")
+        with self._bindings.stats.call(plan):
+            self._cursors.begin(plan.requests, plan.slot_remap)
+            result = runner.invoke(plan)
+            self._cursors.commit(plan.requests)
+        self._pending.add(result)
         return result
+
+    def _exclusive(self) -> _Exclusive:
+        return _Exclusive(self)
 
     def _refuse_open_run(self) -> None:
         if self._running:
             raise ReentrantCall("a run is still open; exhaust or close its iterator before the next call")
+
+
+class _Exclusive:
+    """Device work of one runtime, one at a time. Errors leave without the frames that would keep tensors alive."""
+
+    def __init__(self, prefill: Prefill) -> None:
+        self._prefill = prefill
+
+    def __enter__(self) -> None:
+        self._prefill._refuse_open_run()
+        self._prefill._bindings.ownership.require_clean()
+        self._prefill._running = True
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._prefill._running = False
+        if error is not None:
+            forget_frames(error)

@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from runtime.tables import Shape
+
+LOGITS, ARGMAX, TOP_K = "logits", "argmax", "top_k"
+PATHS = (LOGITS, ARGMAX, TOP_K)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How one row's next token is chosen.
+
+    temperature: 0 takes the likeliest token. top_k: candidates to draw from, None for as many as the module has.
+    top_p: the least part of their probability that is kept, above 0 up to 1. seed: makes the draw repeatable.
+    log_probabilities: also return the natural logarithm of the chosen token's probability under the unchanged logits.
+
+    presence, frequency and repetition penalties act on decoded tokens. They are carried to the decoder with the
+    prompt's history and are not applied to the token that prefill draws.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    seed: int | None = None
+    presence: float = 0.0
+    frequency: float = 0.0
+    repetition: float = 1.0
+    log_probabilities: bool = False
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0 or self.top_k == 1
+
+    @property
+    def penalised(self) -> bool:
+        return (self.presence, self.frequency, self.repetition) != (0.0, 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +94,9 @@ class PreparedPrefill:
     """Rows that run together: one packed wave, or the chunk sequence of rows with equal starts.
 
     Every row ends in the last chunk. Rows beyond `len(requests)`, up to the padded rows of the shape, are padding.
+    `sampling` is a path of the module and `choices` has one entry for each row, or none where logits are wanted.
+    `history` [rows, longest prompt] is there where a row has penalties: its prompt, -1 from its length on.
+    `slot_remap` (old slot -> new slot) stands in the first plan of a call and in no other, since moving twice undoes it.
     `namespace` is carried for caches that tell adapters or images apart and is never read here.
     """
 
@@ -68,6 +104,9 @@ class PreparedPrefill:
     chunks: tuple[PrefillChunk, ...]
     sampling: str
     final: bool
+    choices: tuple[Sampling, ...] = ()
+    history: np.ndarray | None = field(default=None, compare=False)
+    slot_remap: tuple[tuple[int, int], ...] = ()
     namespace: Any = None
 
     @property
@@ -84,7 +123,9 @@ class InvocationResult:
     """What one `PreparedPrefill` left on the device. Whoever holds this value owns `owned` and must release it.
 
     `output` holds one entry for each padded row (logits [1, 1, rows, vocabulary] or token ids [1, 1, rows]), the first
-    `len(source_rows)` of them real, or is None for a slice that is not the last of its prompt.
+    `len(source_rows)` of them real, or is None for a slice that is not the last of its prompt. Row i of `output` belongs
+    to `source_rows[i]` and to `slots[i]`. `log_probabilities` [1, 1, rows, 1] is there where a row asked for it. What a
+    trace or the runtime keeps is never in `owned`.
     """
 
     source_rows: tuple[int, ...]
@@ -92,3 +133,5 @@ class InvocationResult:
     sampling: str
     output: Any
     owned: tuple[Any, ...]
+    log_probabilities: Any = None
+    choices: tuple[Sampling, ...] = ()

@@ -46,21 +46,33 @@ class Ownership:
         failures: list[BaseException] = []
         for tensor in tensors:
             try:
-                ttnn.deallocate(tensor)
+                _free(tensor)
             except Exception as error:
                 self._orphans.append(tensor)
                 failures.append(error)
         return failures
 
-    def cleanup(self) -> None:
-        """Retry every orphan that still holds memory. Raises CleanupFailed with the errors of those that fail again."""
+    def cleanup(self, before: Iterable[Any] = (), after: Iterable[Any] = ()) -> None:
+        """Release `before`, retry every orphan that still holds memory, release `after`. One that fails does not stop
+        the others: it is an orphan, and CleanupFailed is raised at the end with all errors.
+        """
         orphans, self._orphans = self._orphans, []
-        failures = self.release([tensor for tensor in orphans if tensor.is_allocated()])
+        # A result whose release failed is both an orphan and unread.
+        things = list({id(thing): thing for thing in (*before, *orphans, *after) if thing.is_allocated()}.values())
+        failures = self.release(things)
         if failures:
             raise CleanupFailed(
-                f"{len(failures)} of {len(orphans)} device tensors still could not be released: {failures[0]}",
+                f"{len(failures)} of {len(things)} device tensors still could not be released: {failures[0]}",
                 tuple(failures),
             )
+
+
+def _free(thing: Any) -> None:
+    """A tensor, or what knows how to release itself, as a recorded trace does."""
+    if hasattr(thing, "give_back"):
+        thing.give_back()
+    else:
+        ttnn.deallocate(thing)
 
 
 class Scope:
@@ -95,6 +107,10 @@ class Scope:
         kept = {id(tensor) for tensor in tensors}
         self.release(*[tensor for identity, tensor in reversed(self._owned.items()) if identity not in kept])
         return tuple([self._owned.pop(id(tensor)) for tensor in tensors])
+
+    def move_all(self) -> None:
+        """Give up everything: whoever kept a reference must release it."""
+        self._owned.clear()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

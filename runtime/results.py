@@ -2,18 +2,62 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from runtime.backend import ttnn
-from runtime.errors import CollectError, OutputMismatch, RequestError
-from runtime.postprocess import LOGITS
-from runtime.request import InvocationResult
+from runtime.errors import CollectError, OutputMismatch, RequestError, UnreadResult
+from runtime.request import LOGITS, InvocationResult
 from runtime.resources import Ownership, attach, forget_frames
+from runtime.stats import READ, Stats
 
-Collected = torch.Tensor | tuple[torch.Tensor | None, ...]
+Rows = torch.Tensor | tuple[torch.Tensor | None, ...]
+
+
+class SampledTokens(NamedTuple):
+    """What a call with log-probabilities returns: for each row its token (int64) and the natural logarithm of its
+    probability (float32, NaN for a row that did not ask)."""
+
+    tokens: Rows
+    log_probabilities: Rows
+
+
+Collected = Rows | SampledTokens
+
+
+class PendingReads:
+    """Results that left the runtime and may still hold device memory. They are followed, not kept alive."""
+
+    def __init__(self) -> None:
+        self._results: dict[int, weakref.ref[InvocationResult]] = {}
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def add(self, result: InvocationResult) -> None:
+        key, results = id(result), self._results
+        results[key] = weakref.ref(result, lambda _: results.pop(key, None))
+
+    def tensors(self) -> list[Any]:
+        """Everything unread that is still allocated."""
+        return [tensor for result in self._unread() for tensor in result.owned if tensor.is_allocated()]
+
+    def require_read(self, next_step: str) -> None:
+        """Refuse a step that could write over results. Called before each replay and before capture."""
+        unread = self._unread()
+        if unread:
+            rows = ", ".join(str(row) for result in unread for row in result.source_rows)
+            raise UnreadResult(
+                f"the results of rows {rows} are still on the device, where {next_step} could write over them; "
+                f"collect each result before the next is asked for"
+            )
+
+    def _unread(self) -> list[InvocationResult]:
+        alive = [result for result in [reference() for reference in self._results.values()] if result is not None]
+        return [result for result in alive if any(tensor.is_allocated() for tensor in result.owned)]
 
 
 def check_output(out: Any, rows: int, vocabulary: int, sampling: str) -> None:
@@ -27,33 +71,42 @@ def check_output(out: Any, rows: int, vocabulary: int, sampling: str) -> None:
         )
 
 
-def read(result: InvocationResult) -> torch.Tensor | None:
-    """Wait for a result and copy its real rows: float32 [rows, vocabulary], int64 [rows], or None for an unfinished
-    prompt.
+def read(result: InvocationResult) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Wait for a result and copy its real rows: (float32 [rows, vocabulary] or int64 [rows], log-probabilities float32
+    [rows]), each None where there is none.
     """
     if result.output is None:
-        return None
+        return None, None
     host = ttnn.to_torch(result.output)
     rows = len(result.source_rows)
     if result.sampling == LOGITS:
-        return host.reshape(-1, host.shape[-1])[:rows].to(torch.float32)
-    return host.reshape(-1)[:rows].to(torch.int64)
+        return host.reshape(-1, host.shape[-1])[:rows].to(torch.float32), None
+    tokens = host.reshape(-1)[:rows].to(torch.int64)
+    if result.log_probabilities is None:
+        return tokens, None
+    scored = ttnn.to_torch(result.log_probabilities).reshape(-1)[:rows].to(torch.float32)
+    asked = torch.tensor([choice.log_probabilities for choice in result.choices])
+    return tokens, torch.where(asked, scored, torch.nan)
 
 
-def collect(results: Iterable[InvocationResult], ownership: Ownership, out: torch.Tensor | None = None) -> Collected:
+def collect(
+    results: Iterable[InvocationResult], ownership: Ownership, stats: Stats, out: torch.Tensor | None = None
+) -> Collected:
     """Read each result, release it, and put the rows into the order of the call.
 
     Returns one tensor if every row has a value (logits float32 [rows, vocabulary] or token ids int64 [rows]), otherwise
-    a tuple with one entry for each row, None where a prompt is not finished. `out`, a checked buffer, is filled where
-    rows have a value and returned in place of a new tensor. A failure stops the run behind `results` and releases what
-    it still held.
+    a tuple with one entry for each row, None where a prompt is not finished; both for tokens and for log-probabilities
+    where any row asked for them. `out`, a checked buffer, is filled where rows have a value and returned in place of a
+    new tensor. A failure stops the run behind `results` and releases what it still held.
     """
     rows: dict[int, torch.Tensor | None] = {}
+    scored: dict[int, torch.Tensor | None] = {}
     sampling: str | None = None
     pending = iter(results)
     try:
         for result in pending:
-            value = _read_and_release(result, ownership)
+            with stats.phase(READ):
+                values, scores = _read_and_release(result, ownership)
             if sampling not in (None, result.sampling):
                 raise CollectError(
                     f"results of {sampling} and of {result.sampling} are mixed; collect one call at a time"
@@ -62,16 +115,27 @@ def collect(results: Iterable[InvocationResult], ownership: Ownership, out: torc
             for index, row in enumerate(result.source_rows):
                 if row in rows:
                     raise CollectError(f"row {row} is in two results; collect one call at a time")
-                rows[row] = None if value is None else value[index]
+                rows[row] = None if values is None else values[index]
+                if scores is not None:
+                    scored[row] = scores[index]
     except BaseException as error:
         attach(error, _abandon(pending, ownership))
         raise
-    return _in_order(rows, out)
+    tokens = _in_order(rows, out)
+    if not scored:
+        return tokens
+    missing = torch.tensor(torch.nan)
+    return SampledTokens(
+        tokens,
+        _in_order({row: None if value is None else scored.get(row, missing) for row, value in rows.items()}, None),
+    )
 
 
-def _read_and_release(result: InvocationResult, ownership: Ownership) -> torch.Tensor | None:
+def _read_and_release(
+    result: InvocationResult, ownership: Ownership
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     try:
-        value = read(result)
+        values = read(result)
     except BaseException as error:
         forget_frames(error)
         attach(error, ownership.release(result.owned))
@@ -80,7 +144,7 @@ def _read_and_release(result: InvocationResult, ownership: Ownership) -> torch.T
     if failures:
         attach(failures[0], failures[1:])
         raise failures[0]
-    return value
+    return values
 
 
 def _abandon(pending: Any, ownership: Ownership) -> list[BaseException]:
@@ -91,7 +155,7 @@ def _abandon(pending: Any, ownership: Ownership) -> list[BaseException]:
     return [failure for result in pending for failure in ownership.release(result.owned)]
 
 
-def _in_order(rows: dict[int, torch.Tensor | None], out: torch.Tensor | None) -> Collected:
+def _in_order(rows: dict[int, torch.Tensor | None], out: torch.Tensor | None) -> Rows:
     values = [rows[row] for row in sorted(rows)]
     if not values:
         raise RequestError("nothing to collect: the run has no results, or they were collected before")

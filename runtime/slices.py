@@ -7,8 +7,13 @@ dirty, and refuses everything, until the caller resets it.
 
 from __future__ import annotations
 
-from runtime.errors import DirtySlot, SliceOrder
+from collections.abc import Mapping
+from typing import Any
+
+from runtime.errors import DirtySlot, RequestError, SliceOrder
 from runtime.request import PrefillRequest
+
+Moves = tuple[tuple[int, int], ...]
 
 
 class SliceCursors:
@@ -16,10 +21,27 @@ class SliceCursors:
         self._committed: dict[int, int] = {}
         self._dirty: dict[int, tuple[int, int]] = {}
 
-    def check(self, row: int, slot: int, start: int) -> None:
+    @staticmethod
+    def moves(slot_remap: Any) -> Moves:
+        """A caller's map of old slot -> new slot, checked: integers, and no two sequences to one slot."""
+        if slot_remap is None:
+            return ()
+        if not isinstance(slot_remap, Mapping):
+            raise RequestError(f"slot_remap is {type(slot_remap).__name__}, not a mapping of old slot to new slot")
+        moves = tuple(slot_remap.items())
+        if not all(isinstance(slot, int) and slot >= 0 for move in moves for slot in move):
+            raise RequestError(f"slot_remap is {dict(moves)}; slots are integers from 0 on")
+        if len({new for _, new in moves}) < len(moves):
+            raise RequestError(f"slot_remap {dict(moves)} moves two slots to one")
+        return moves
+
+    def check(self, row: int, slot: int, start: int, moves: Moves = ()) -> None:
         """Refuse a start that is not the cursor of an open slot. A slot that is not open starts wherever its cache
-        allows.
+        allows. `moves` have not been made yet and are looked through.
         """
+        if moves:
+            origins = {old: -1 for old, _ in moves} | {new: old for old, new in moves}
+            slot = origins.get(slot, slot)
         if slot in self._dirty:
             begun, end = self._dirty[slot]
             raise DirtySlot(
@@ -35,10 +57,13 @@ class SliceCursors:
                 f"start at {committed}, or call reset({slot}) to begin another prompt",
             )
 
-    def begin(self, requests: tuple[PrefillRequest, ...]) -> None:
-        """Check again, since other slices may have run since the plan was made, and mark what is about to be
-        written.
+    def begin(self, requests: tuple[PrefillRequest, ...], moves: Moves = ()) -> None:
+        """Make the moves of the plan, check again, since other slices may have run since the plan was made, and mark what
+        is about to be written.
         """
+        if moves:
+            self._committed = _moved(self._committed, moves)
+            self._dirty = _moved(self._dirty, moves)
         for request in requests:
             self.check(request.row, request.slot, request.cached)
         for request in requests:
@@ -58,3 +83,10 @@ class SliceCursors:
         """Forget the slot's sequence, whatever state it is in."""
         self._committed.pop(slot, None)
         self._dirty.pop(slot, None)
+
+
+def _moved(state: dict[int, Any], moves: Moves) -> dict[int, Any]:
+    """All moves at once: what a slot held goes with it, and what lay at its new place is forgotten."""
+    touched = {slot for move in moves for slot in move}
+    kept = {slot: value for slot, value in state.items() if slot not in touched}
+    return kept | {new: state[old] for old, new in moves if old in state}

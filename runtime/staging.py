@@ -1,129 +1,102 @@
-"""Host values of a pass, and their way onto the device.
-
-The values are pure functions of a plan: one builder for each name that a module's inputs may have, so that a module
-asks for what its body reads and nothing else is uploaded.
-"""
+"""Host values on their way to the device: fresh tensors for an eager pass, refreshed in place for a trace."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
 
 from runtime.backend import ttnn
 from runtime.errors import ModuleError
-from runtime.pages import fill_table, read_table
 from runtime.request import PrefillChunk, PreparedPrefill
 from runtime.resources import Scope
+from runtime.stats import Stats
 from runtime.tables import Input, Shape
+from runtime.values import HostValues
+
+ALWAYS, CHANGED, NEVER = "always", "changed", "never"
 
 
-class HostValues:
-    """The builders of one module's inputs. Every value is an int32 tensor of the shape that the module states."""
+class Persistent:
+    """Device tensors that keep their addresses while traces live, by name in `tensors`, and what each of them holds.
 
-    def __init__(self, module: ModuleType) -> None:
-        self._block_size: int = module.BLOCK_SIZE
-        self._last_position: int = module.CONTEXT - 1
-        self._row_slots: int = module.ROW_SLOTS
-        self._inputs: dict[Shape, tuple[Input, ...]] = {
-            shape: module.INPUTS[shape.variant](shape) for shape in module.TRACES
-        }
-        builders: dict[str, Callable[[PreparedPrefill, PrefillChunk], np.ndarray]] = {
-            "tokens": self.tokens,
-            "positions": self.positions,
-            "fill_table": self.fill_table,
-            "read_table": self.read_table,
-            "start": self.start,
-            "row_bounds": self.row_bounds,
-            "last_rows": self.last_rows,
-        }
-        unknown = {entry.name for inputs in self._inputs.values() for entry in inputs} - set(builders)
-        if unknown:
-            raise ModuleError(
-                f"inputs that no value is known for: {', '.join(sorted(unknown))}; known: {', '.join(builders)}"
-            )
-        self._builders = builders
+    None stands for contents that are not known, as after a copy that failed.
+    """
 
-    def inputs(self, shape: Shape) -> tuple[Input, ...]:
-        """The inputs of a pass in the module's order. ModuleError if the pass is another module's."""
-        if shape not in self._inputs:
-            raise ModuleError(f"{shape} is not a pass of this module; prepare and run with one Prefill")
-        return self._inputs[shape]
+    def __init__(self, entries: tuple[Input, ...], tensors: SimpleNamespace, held: Mapping[str, torch.Tensor]) -> None:
+        self.entries = entries
+        self.tensors = tensors
+        self.held: dict[str, torch.Tensor | None] = dict(held)
 
-    def value(self, entry: Input, prepared: PreparedPrefill, chunk: PrefillChunk) -> torch.Tensor:
-        """The host value of one input: int32, in the shape that the module states."""
-        built = self._builders[entry.name](prepared, chunk)
-        if built.shape != entry.shape:
-            raise ModuleError(
-                f"input {entry.name} of {chunk.shape} is {entry.shape} in the module and {built.shape} here"
-            )
-        return torch.from_numpy(built)
 
-    def tokens(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
-        """Token ids [1, rows x tokens], rows back to back, 0 in the padding."""
-        width = chunk.shape.tokens
-        packed = np.zeros((1, chunk.shape.rows * width), dtype=np.int32)
-        for index, request in enumerate(prepared.requests):
-            real = request.tokens[chunk.start - request.begin : chunk.start - request.begin + width]
-            packed[0, index * width : index * width + len(real)] = real
-        return packed
+class Stager:
+    """The only way in which host values reach the device. Every copy is counted."""
 
-    def positions(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
-        """Absolute positions [1, rows x tokens]. Only padding can lie past the last position that has a rotary row:
-        clamped.
+    def __init__(self, module: ModuleType, device: Any, stats: Stats) -> None:
+        self._device = device
+        self._stats = stats
+        self._values = HostValues(module)
+
+    def values(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> dict[str, torch.Tensor]:
+        """Every input of a pass on the host."""
+        return {entry.name: self._values.value(entry, prepared, chunk) for entry in self._values.inputs(chunk.shape)}
+
+    def stage(self, prepared: PreparedPrefill, chunk: PrefillChunk, scope: Scope) -> SimpleNamespace:
+        """All inputs of a pass as new tensors, each owned by `scope` as soon as it exists."""
+        return self.upload(self._values.inputs(chunk.shape), self.values(prepared, chunk), scope)
+
+    def upload(self, entries: tuple[Input, ...], values: Mapping[str, torch.Tensor], scope: Scope) -> SimpleNamespace:
+        """New device tensors: row-major, interleaved over DRAM."""
+        return SimpleNamespace(**{entry.name: scope.own(self._upload(entry, values[entry.name])) for entry in entries})
+
+    def keep(self, entries: tuple[Input, ...], values: Mapping[str, torch.Tensor], scope: Scope) -> Persistent:
+        """New tensors that `refresh` may write again. They hold `values`, so that they are legal to read at once."""
+        return Persistent(entries, self.upload(entries, values, scope), values)
+
+    def keep_pass(self, prepared: PreparedPrefill, chunk: PrefillChunk, scope: Scope) -> Persistent:
+        """The persistent inputs of one trace."""
+        return self.keep(self._values.inputs(chunk.shape), self.values(prepared, chunk), scope)
+
+    def refresh(self, persistent: Persistent, values: Mapping[str, torch.Tensor]) -> None:
+        """Copy in place what the module says must be copied: always, or where the value changed. Allocates nothing.
+
+        Raises ModuleError, before anything is copied, where names or shapes are not those that were kept.
         """
-        row = np.arange(chunk.start, chunk.start + chunk.shape.tokens, dtype=np.int32)
-        np.minimum(row, self._last_position, out=row)
-        return np.tile(row, chunk.shape.rows)[np.newaxis]
+        expected = {entry.name: entry.shape for entry in persistent.entries}
+        found = {name: tuple(value.shape) for name, value in values.items()}
+        if found != expected:
+            raise ModuleError(f"a trace was captured over the inputs {expected} and is refreshed with {found}")
+        for entry in persistent.entries:
+            if entry.refresh == NEVER:
+                continue
+            value, held = values[entry.name], persistent.held[entry.name]
+            if entry.refresh == CHANGED and held is not None and torch.equal(held, value):
+                continue
+            persistent.held[entry.name] = None
+            host = ttnn.from_torch(value, dtype=entry.dtype, layout=ttnn.ROW_MAJOR_LAYOUT)
+            ttnn.copy_host_to_device_tensor(host, getattr(persistent.tensors, entry.name))
+            persistent.held[entry.name] = value
+            self._count(entry, value)
 
-    def fill_table(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
-        """Where the cache write puts each block [1, fill_pages]."""
-        shape = chunk.shape
-        return fill_table(prepared.requests, shape.rows, shape.fill_pages, chunk.start, self._block_size)
+    def refresh_pass(self, persistent: Persistent, prepared: PreparedPrefill, chunk: PrefillChunk) -> None:
+        self.refresh(persistent, self.values(prepared, chunk))
 
-    def read_table(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
-        """Which blocks attention reads [rows, read_pages]."""
-        return read_table(prepared.requests, chunk.shape.rows, chunk.shape.read_pages)
+    def blank(self, shape: Shape) -> tuple[PreparedPrefill, PrefillChunk]:
+        """A plan of `shape` that writes nothing to a cache and reads block 0: to compile, to prime, to allocate by."""
+        return self._values.blank(shape)
 
-    def start(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
-        """The first position of the chunk [1]."""
-        return np.array([chunk.start], dtype=np.int32)
+    def _upload(self, entry: Input, value: torch.Tensor) -> Any:
+        tensor = ttnn.from_torch(
+            value,
+            dtype=entry.dtype,
+            layout=ttnn.ROW_MAJOR_LAYOUT,
+            device=self._device,
+            memory_config=ttnn.DRAM_MEMORY_CONFIG,
+        )
+        self._count(entry, value)
+        return tensor
 
-    def row_bounds(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
-        """Where each padded row begins in the packed sequence, and the end [rows + 1]."""
-        return np.arange(chunk.shape.rows + 1, dtype=np.int32) * chunk.shape.tokens
-
-    def last_rows(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
-        """Where each prompt's last token lies in the packed sequence [1, row slots], 0 for padding.
-
-        A prompt that ends in a later chunk has no such row here; its entry is 0 and nothing reads it.
-        """
-        picked = np.zeros((1, self._row_slots), dtype=np.int32)
-        width = chunk.shape.tokens
-        for index, request in enumerate(prepared.requests):
-            relative = request.length - 1 - chunk.start
-            if relative < width:
-                picked[0, index] = index * width + relative
-        return picked
-
-
-def upload(device: Any, value: torch.Tensor, entry: Input) -> Any:
-    """One host value as a new device tensor: row-major, interleaved over DRAM."""
-    return ttnn.from_torch(
-        value, dtype=entry.dtype, layout=ttnn.ROW_MAJOR_LAYOUT, device=device, memory_config=ttnn.DRAM_MEMORY_CONFIG
-    )
-
-
-def stage(
-    device: Any, values: HostValues, prepared: PreparedPrefill, chunk: PrefillChunk, scope: Scope
-) -> SimpleNamespace:
-    """All inputs of a pass on the device, each owned by `scope` as soon as it exists."""
-    return SimpleNamespace(
-        **{
-            entry.name: scope.own(upload(device, values.value(entry, prepared, chunk), entry))
-            for entry in values.inputs(chunk.shape)
-        }
-    )
+    def _count(self, entry: Input, value: torch.Tensor) -> None:
+        self._stats.uploaded(value.numel() * (2 if entry.dtype == ttnn.bfloat16 else 4))

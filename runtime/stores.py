@@ -13,11 +13,18 @@ from runtime.errors import ModuleError
 from runtime.resources import Ownership
 
 
-def allocate(module: ModuleType, device: Any, layers: int | None = None) -> SimpleNamespace:
+def allocate(module: ModuleType, device: Any, layers: int | None = None, blocks: int | None = None) -> SimpleNamespace:
     """Zeroed stores: one tuple of device tensors for each name in STORES, one tensor for each layer.
 
-    layers: only so many layers, from the first on. On a failure what was allocated is released.
+    layers: only so many layers, from the first on. blocks: only so many key-value blocks; the widths of page tables are
+    the module's all the same. Raises ModuleError for more than the module has. On a failure what was allocated is
+    released.
     """
+    if blocks is not None and not 0 < blocks <= module.KEY_VALUE_BLOCKS:
+        raise ModuleError(
+            f"{blocks} key-value blocks were asked for; the module has 1 to {module.KEY_VALUE_BLOCKS}, and its manifest "
+            f"says how many"
+        )
     with Ownership().scope() as scope:
         stores = {}
         for store in module.STORES:
@@ -30,7 +37,7 @@ def allocate(module: ModuleType, device: Any, layers: int | None = None) -> Simp
                 [
                     scope.own(
                         ttnn.zeros(
-                            store.shape,
+                            store.shape if blocks is None else (blocks, *store.shape[1:]),
                             dtype=store.dtype,
                             layout=store.layout,
                             device=device,

@@ -399,7 +399,7 @@ def batched_inputs(shape):
 
 
 def chunked_inputs(shape):
-    """Chunks also read the blocks of their rows from the first one on, and state the one position that they start at."""
+    """Chunks also read the blocks of their rows from the first one on, and state the one position that all start at."""
     return (
         *packed_inputs(shape),
         Input("read_table", (shape.rows, shape.read_pages), ttnn.int32, "always"),
@@ -490,7 +490,7 @@ def attend_chunked(query, key, value, key_cache, value_cache, inputs, shape):
 
 
 def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, shape):
-    """Chunks of several rows that start at one position: queries become a batch, for each row has a cache of its own."""
+    """Chunks of several rows that start at one position: queries become a batch, since each row has its own cache."""
     rows = ttnn.transpose(
         ttnn.reshape(query, (QUERY_HEADS, shape.rows, shape.tokens, HEAD_DIM)), 0, 1, memory_config=DRAM
     )
@@ -671,12 +671,16 @@ def log_probabilities(scores, tokens):
 # --- traces: record a pass once and run it again on the same addresses ----------------------------------------------
 
 
-def capture(device, inputs, weights, stores, shape):
-    """Record the body of `shape` over persistent inputs -> (trace id, hidden). Hidden holds nothing before the first replay."""
-    trace = ttnn.begin_trace_capture(device, cq_id=0)
+def begin_capture(device):
+    """Open a recording -> its trace id. Whoever opens one must release it, also when the capture fails."""
+    return ttnn.begin_trace_capture(device, cq_id=0)
+
+
+def capture(device, trace, inputs, weights, stores, shape):
+    """Record the body of `shape` over persistent inputs -> hidden, which holds nothing before the first replay."""
     hidden = body(inputs, weights, stores, shape)
     ttnn.end_trace_capture(device, trace, cq_id=0)
-    return trace, hidden
+    return hidden
 
 
 def replay(device, trace):

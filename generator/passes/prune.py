@@ -10,7 +10,8 @@ from generator.passes.names import definition, imported, reads, uses
 INTERFACE = frozenset(
     """MODEL TARGET VOCABULARY HIDDEN LAYERS QUERY_HEADS KEY_VALUE_HEADS HEAD_DIM ROTARY_STYLE CONTEXT BLOCK_SIZE
     KEY_VALUE_BLOCKS PREFILL_CHUNK ALIGNMENT ROW_SLOTS GEOMETRY BOARD WAVES LENGTHS TRACES SAMPLING PROGRAMS WEIGHTS
-    LAYER_WEIGHTS STORES INPUTS SAMPLING_INPUTS embed rotary layers body logits argmax top_k log_probabilities capture replay""".split()
+    LAYER_WEIGHTS STORES INPUTS SAMPLING_INPUTS embed rotary layers body logits argmax top_k log_probabilities
+    begin_capture capture replay""".split()
 )
 
 

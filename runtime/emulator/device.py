@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from .configs import BufferType, CoreCoord
 from .dtypes import round_to
 from .errors import EmulatorError
 from .storage import Buffer, TensorSpec
+from .trace_memory import Allocation, TraceMemory
 
 if TYPE_CHECKING:
     from runtime.tables import Board
@@ -35,17 +36,30 @@ class Arch(Enum):
 
 @dataclass(frozen=True)
 class Operation:
-    """One device operation as it was called: its outputs, and the first frame outside the emulator that asked for it."""
+    """One device operation as it was called: its outputs, and the first frame outside the emulator that asked for it.
+
+    One that a replay ran again has the frame of its capture. It equals the operation of an eager run of the same lines.
+    """
 
     name: str
     outputs: tuple[TensorSpec, ...]
     file: str
     line: int
+    replayed: bool = field(default=False, compare=False)
+
+
+def caller() -> tuple[str, int]:
+    """File and line of the first frame outside the emulator."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 @dataclass
 class Counters:
-    operations: int = 0
+    operations: int = 0  # as called: a replay counts once, in `replays`
+    allocations: int = 0  # buffers ever allocated, of any memory
     uploads: int = 0
     upload_bytes: int = 0
     reads: int = 0
@@ -61,6 +75,11 @@ class Device:
 
     `before_operation(name)` runs before every device call (operations, transfers, trace calls) and may raise: a fault injected
     there leaves the device as it was. `check_representable` compares each result with its own rounding.
+
+    `strict_traces` refuses what corrupts a trace or is corrupted by one: an allocation between two captures, a tensor
+    made after the first capture that is still wanted at a replay, and a program compiled while a trace lives (but
+    within `compiling()`). Off, a replay destroys what lies on its memory, and `counters` tells how often that was and
+    how many programs were compiled.
     """
 
     def __init__(self, board: Board, *, precision: str, device_id: int, trace_region_size: int):
@@ -99,12 +118,22 @@ class Device:
         self.traces: dict[int, Trace] = {}
         self.recording: Trace | None = None
         self.trace_count = 0
+        self.strict_traces = True
+        self.trace_memory = TraceMemory()
+        self.random = torch.Generator().manual_seed(0)
+        self.row_random: dict[int, torch.Generator] = {}  # rows of a draw that were seeded by themselves
         self.open = True
+        self._may_compile = False
         self._log: list[Operation] | None = None
 
     @property
     def capturing(self) -> bool:
         return self.recording is not None
+
+    @property
+    def tracing(self) -> bool:
+        """From the first capture to the release of the last trace."""
+        return self.recording is not None or bool(self.traces)
 
     def arch(self) -> Arch:
         return Arch[self.board.architecture.upper()]
@@ -156,9 +185,36 @@ class Device:
             )
 
     def compile(self, key: Any, program: Any) -> None:
-        self.programs[key] = program
+        """Keep a program under its key, which begins with the name of its operation."""
         if self.traces:
+            if self.strict_traces and not self._may_compile:
+                raise EmulatorError(
+                    key[0],
+                    f"a new program may not be compiled while {len(self.traces)} traces are live, because its binary "
+                    "may land on their memory; run every shape once before the first capture, or release the traces",
+                )
             self.counters.compiles_under_trace += 1
+        self.programs[key] = program
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Let programs be compiled while traces live: for a test of what that costs, never for a runtime."""
+        before, self._may_compile = self._may_compile, True
+        try:
+            yield
+        finally:
+            self._may_compile = before
+
+    def allocated(self, buffer: Buffer, operation: str) -> None:
+        """What every new buffer reports. The line that made it is looked up only while a trace lives."""
+        self.counters.allocations += 1
+        if self.tracing:
+            trace_id = None if self.recording is None else self.recording.trace_id
+            counts = (self.counters.operations, self.counters.replays)
+            self.trace_memory.allocated(Allocation(buffer, operation, *caller(), trace_id, *counts))
+
+    def freed(self, buffer: Buffer) -> None:
+        self.trace_memory.freed(buffer)
 
     def enter(self, name: str) -> None:
         """What every device call does first."""
@@ -179,13 +235,12 @@ class Device:
         finally:
             self._log = None
 
-    def note(self, name: str, outputs: tuple[TensorSpec, ...]) -> None:
-        self.counters.operations += 1
+    def note(self, name: str, outputs: tuple[TensorSpec, ...], captured_at: tuple[str, int] | None = None) -> None:
+        """Count and log an operation; one that a replay runs again comes with the line that was captured."""
+        if captured_at is None:
+            self.counters.operations += 1
         if self._log is not None:
-            frame = sys._getframe(1)
-            while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-                frame = frame.f_back
-            self._log.append(Operation(name, outputs, frame.f_code.co_filename, frame.f_lineno))
+            self._log.append(Operation(name, outputs, *(captured_at or caller()), replayed=captured_at is not None))
 
 
 def open_device(
@@ -198,6 +253,7 @@ def open_device(
 def close_device(device: Device) -> None:
     device.open = False
     device.traces.clear()
+    device.trace_memory.clear()
     device.programs.clear()
 
 

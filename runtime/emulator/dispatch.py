@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .device import Device
+from .device import Device, caller
 from .errors import EmulatorError
 from .storage import Buffer, Ownership, TensorSpec
 from .tensor import Tensor
@@ -33,6 +33,7 @@ class Launch(NamedTuple):
     """One operation on particular buffers: what a trace keeps. `in_place` is the index of the input that it writes, or None.
 
     `specs` are the shapes under which the inputs were passed; a buffer may be seen through a view of another shape.
+    `captured_at` is the line that asked for it, in a recording.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Launch(NamedTuple):
     check: Callable[..., None] | None
     compute: Callable[..., Any]
     in_place: int | None
+    captured_at: tuple[str, int] | None = None
 
 
 def launch(
@@ -86,7 +88,7 @@ def launch(
     else:
         owners = _allocate(name, device, program.outputs)
         outputs = tuple([owner.buffer for owner in owners])
-        device.recording.add(Launch(name, buffers, specs, outputs, program, check, compute, in_place))
+        device.recording.add(Launch(name, buffers, specs, outputs, program, check, compute, in_place, caller()))
     device.note(name, program.outputs)
     return tuple([Tensor(spec, ownership=owner) for spec, owner in zip(program.outputs, owners)])
 
@@ -97,6 +99,7 @@ def replay(device: Device, work: Launch) -> None:
     if work.check is not None:
         work.check(*values)
     _compute(device, work, values)
+    device.note(work.name, work.plan.outputs, work.captured_at)
 
 
 def _buffer(name: str, tensor: Any) -> Buffer:

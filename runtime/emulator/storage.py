@@ -109,11 +109,13 @@ class Buffer:
         self.address = allocator.allocate(operation, spec.pages, spec.page_bytes, self)
         self.bytes = allocator.per_bank_bytes(spec.pages, spec.page_bytes)
         self.allocated = True
+        device.allocated(self, operation)
 
     def free(self) -> None:
         if self.allocated:
             self.allocated = False
             self.device.allocator(self.spec.memory_config.buffer_type).release(self.address, self.bytes)
+            self.device.freed(self)
             if not self.device.capturing:
                 self.values = None
 

@@ -63,8 +63,12 @@ class Trace:
                     buffer.values = None
 
     def destroy_overlapped(self, device: Device) -> int:
-        """Spoil every live tensor on memory that the recording uses as scratch. Returns how many there were."""
+        """Spoil every live tensor on memory that the recording uses as scratch.
+
+        Returns how many of them are lost: an output of another trace is written again by its own replay.
+        """
         destroyed = 0
+        rewritten = {key for trace in device.traces.values() for key in trace.outputs}
         for kind in BufferType:
             allocator = device.allocator(kind)
             if allocator.allocations == self.allocations_seen[kind]:
@@ -79,7 +83,7 @@ class Trace:
                     continue
                 if any(address < end and start < address + size for start, end in scratch):
                     buffer.poison()
-                    destroyed += 1
+                    destroyed += id(buffer) not in rewritten
         return destroyed
 
 
@@ -87,6 +91,7 @@ def begin_trace_capture(mesh_device: Device, *, cq_id: int | None = None) -> int
     mesh_device.enter("begin_trace_capture")
     if mesh_device.recording is not None:
         raise EmulatorError("begin_trace_capture", f"trace {mesh_device.recording.trace_id} is being captured")
+    _refuse_late_allocation(mesh_device)
     mesh_device.trace_count += 1
     mesh_device.recording = Trace(mesh_device.trace_count)
     return mesh_device.recording.trace_id
@@ -103,6 +108,7 @@ def end_trace_capture(mesh_device: Device, trace_id: int, *, cq_id: int | None =
     trace.bytes = trace_bytes(len(trace.launches), columns * rows)
     held = sum(other.bytes for other in mesh_device.traces.values())
     if held + trace.bytes > mesh_device.trace_region_size:
+        _forget_when_last(mesh_device)
         raise EmulatorError(
             "end_trace_capture",
             f"a trace of {len(trace.launches)} operations needs about {trace.bytes} B beside the {held} B of other traces, but the "
@@ -125,6 +131,7 @@ def execute_trace(mesh_device: Device, trace_id: int, *, cq_id: int | None = Non
                 f"trace {trace_id} uses the tensor {buffer.spec!r} at address {buffer.address} in {name}, which was freed after "
                 "the capture; keep the inputs of a trace until it is released",
             )
+    _settle_transients(mesh_device)
     mesh_device.counters.destroyed_tensors += trace.destroy_overlapped(mesh_device)
     trace.run(mesh_device)
     mesh_device.counters.replays += 1
@@ -134,6 +141,41 @@ def release_trace(mesh_device: Device, trace_id: int) -> None:
     mesh_device.enter("release_trace")
     _trace(mesh_device, "release_trace", trace_id)
     del mesh_device.traces[trace_id]
+    _forget_when_last(mesh_device)
+
+
+def _refuse_late_allocation(device: Device) -> None:
+    """What is allocated between two captures may lie on the scratch of the first, whose replays would write over it."""
+    late = device.trace_memory.first_outside
+    if device.strict_traces and late is not None:
+        raise EmulatorError(
+            "begin_trace_capture",
+            f"{late.describe(device.counters.operations, device.counters.replays)}, came after the first capture; "
+            "allocate the inputs and workspaces of all traces, and run their programs, before the first one is "
+            "captured, or release the traces",
+        )
+
+
+def _settle_transients(device: Device) -> None:
+    """Refuse a replay while a tensor made since the first capture is wanted; let one that was read lose its values."""
+    if not device.strict_traces:
+        return
+    outside = device.trace_memory.outside(device.traces)
+    wanted = [allocation for allocation in outside if not allocation.read]
+    if wanted:
+        raise EmulatorError(
+            "execute_trace",
+            f"{wanted[0].describe(device.counters.operations, device.counters.replays)}, is still held and was not "
+            f"read, and a replay may write over it ({len(wanted)} such tensors in all); read or free it before, or "
+            "allocate it before the first capture",
+        )
+    for allocation in outside:
+        allocation.buffer.poison()
+
+
+def _forget_when_last(device: Device) -> None:
+    if not device.tracing:
+        device.trace_memory.clear()
 
 
 def _trace(device: Device, operation: str, trace_id: int) -> Trace:

@@ -91,6 +91,7 @@ def _write(device: Device, buffer: Buffer, values: torch.Tensor, *, borrowed: bo
     rounded = values if exact else device.round(values, buffer.spec)
     buffer.values = rounded.clone() if borrowed and rounded is values else rounded
     buffer.shared = False
+    device.trace_memory.was_written(buffer)
     device.counters.uploads += 1
     device.counters.upload_bytes += buffer.spec.pages * buffer.spec.page_bytes
 
@@ -100,6 +101,7 @@ def _read(name: str, tensor: Tensor) -> torch.Tensor:
     device = buffer.device
     device.enter(name)
     _refuse_in_capture(device, name)
+    device.trace_memory.was_read(buffer)
     device.counters.reads += 1
     device.counters.read_bytes += buffer.spec.pages * buffer.spec.page_bytes
     return buffer.read().reshape(tensor.spec.shape)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from runtime.backend import ttnn
 from runtime.resources import Ownership
-from runtime.staging import HostValues, stage
+from runtime.staging import Stager
+from runtime.stats import Stats
 from runtime.verification.comparison import Agreement, agreement, pcc, worst_block
 from runtime.verification.expected import Expected
 from runtime.verification.routes import Outcome, Row
@@ -58,7 +59,7 @@ def layer_outputs(
     (chunk,) = plan.chunks
     measured = []
     with Ownership().scope() as scope:
-        inputs = stage(device, HostValues(module), plan, chunk, scope)
+        inputs = Stager(module, device, Stats()).stage(plan, chunk, scope)
         hidden = scope.own(module.embed(inputs.tokens, weights))
         cos, sin = (scope.own(table) for table in module.rotary(inputs.positions, weights))
         for layer, theirs in enumerate(expected.hidden):

@@ -23,7 +23,7 @@ def holds(errors: dict[str, float]) -> bool:
     return True
 
 
-def test_b05_b57_prompts_of_every_length_equal_transformers(bench):
+def test_fault_b05_and_57_prompts_of_every_length_equal_transformers(bench):
     for seed, length in enumerate(LENGTHS):
         rows = bench.rows([length], seed)
         assert holds(bench.errors(rows, bench.call(rows))), length

@@ -133,6 +133,7 @@ def test_s002_13_a_later_token_changes_no_bit_of_an_earlier_position(bench):
 
 @pytest.mark.parametrize("cuts", [(), (64,), (128,), (64, 128, 192, 256), (192, 256)])
 def test_s002_10_any_aligned_cuts_equal_token_by_token(exact, cuts):
+    """S002-15: only the residual stream has a row for each token, and no scratch of one cut shows in the next."""
     (row,) = exact.rows([300])
     wanted, cache = token_by_token(exact.geometry, exact.peer.tensors, row.tokens)
     for start, end in zip((0, *cuts), cuts):

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from tests.support.emulator_tail_cases import TAIL_CASES, TAIL_STRICTER
+
 Case = Callable[[Any, Any], Any]
 
 BF16, BF8, BF4, F32 = "bfloat16", "bfloat8_b", "bfloat4_b", "float32"
@@ -726,12 +728,14 @@ CASES |= {
     "topk, k 0": lambda t, make: t.topk(make((1, 1, 32, 64)), k=0, dim=-1),
 }
 
+# --- what follows the body --------------------------------------------------------------------------------------------
+
+CASES |= TAIL_CASES
+
 # --- where the emulator is stricter than the library -----------------------------------------------------------------
 
 NOT_MODELLED = "emitted modules do not use it"
 STRICTER = {
-    "reshape moves tiles": NOT_MODELLED,
-    "reshape moves rows": NOT_MODELLED,
     "slice empty": "an empty tensor is a mistake of the caller's",
     "embedding, ids bfloat16": "bfloat16 holds whole numbers up to 256 only",
     "embedding, ids 1-D": NOT_MODELLED,
@@ -761,4 +765,4 @@ STRICTER = {
     "add, ranks differ": NOT_MODELLED,
     "argmax, integers": NOT_MODELLED,
     "topk, k 0": "an empty tensor is a mistake of the caller's",
-}
+} | TAIL_STRICTER

@@ -23,6 +23,8 @@ from runtime.reference.parameters import RandomParameters
 from runtime.stores import allocate
 from runtime.weights import load_weights
 
+TRACE_REGION = 1 << 30
+
 
 @cache
 def twin_module(model: str, target: str = "n150") -> ModuleType:
@@ -36,9 +38,17 @@ def twin_module(model: str, target: str = "n150") -> ModuleType:
 class Rig:
     """A twin on a device of its own, ready to prefill."""
 
-    def __init__(self, model: str = "smollm2-135m", precision: str = "float32", seed: int = 0) -> None:
-        self.module = twin_module(model)
-        self.device = open_device(self.module.BOARD, precision=precision)
+    def __init__(
+        self,
+        model: str = "smollm2-135m",
+        precision: str = "float32",
+        seed: int = 0,
+        target: str = "n150",
+        module: Any = None,
+        trace_region_size: int = 0,
+    ) -> None:
+        self.module = module or twin_module(model, target)
+        self.device = open_device(self.module.BOARD, precision=precision, trace_region_size=trace_region_size)
         self.parameters = RandomParameters(self.module.GEOMETRY, seed)
         self.weights = load_weights(self.module, self.device, self.parameters)
         self.stores = allocate(self.module, self.device)
@@ -55,6 +65,12 @@ class Rig:
             prompt_lens=list(lengths),
         )
 
+    def poison(self, blocks: Sequence[int]) -> None:
+        """Make these blocks of every store hold what no prompt leaves there."""
+        for tensors in vars(self.stores).values():
+            for tensor in tensors:
+                tensor.ownership.buffer.writable()[list(blocks)] = 1e4
+
     def expected(self, call: SimpleNamespace) -> torch.Tensor:
         """What the reference says of the last token of each prompt: [rows, vocabulary]."""
         prompts = [row[:length].tolist() for row, length in zip(call.tokens, call.prompt_lens)]
@@ -67,6 +83,23 @@ class Rig:
     def blocks(self) -> torch.Tensor:
         """Every store of every layer: [stores x layers, blocks, heads, block, head_dim]."""
         return torch.stack([ttnn.to_torch(t) for tensors in vars(self.stores).values() for t in tensors]).float()
+
+
+def traced_rig(*arguments: Any, **options: Any) -> Rig:
+    """A rig whose traces are captured."""
+    rig = Rig(*arguments, trace_region_size=TRACE_REGION, **options)
+    rig.prefill.warm_up()
+    rig.prefill.capture(decode_traces="none")
+    return rig
+
+
+def narrow_module(model: str = "smollm2-135m", rows: int = 2) -> Any:
+    """A twin's module with no wave above `rows` rows, so that capturing it is quick."""
+    module = twin_module(model)
+    kept = {name: value for name, value in vars(module).items() if name not in ("TRACES", "PROGRAMS")}
+    traces = tuple([shape for shape in module.TRACES if shape.rows <= rows])
+    programs = tuple([(shape.digest, ending) for shape in traces for ending in module.SAMPLING])
+    return SimpleNamespace(**kept, TRACES=traces, PROGRAMS=programs)
 
 
 def relative_error(found: Any, expected: torch.Tensor) -> float:

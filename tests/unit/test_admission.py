@@ -53,7 +53,7 @@ def test_s000_22_a_wider_page_table_gives_an_equal_plan():
     assert narrow == wide
 
 
-def test_b08_a_plan_keeps_copies_of_what_the_caller_may_reuse():
+def test_fault_b08_a_plan_keeps_copies_of_what_the_caller_may_reuse():
     tokens, pages = np.ones((2, 100), dtype=np.int32), np.arange(320, dtype=np.int32).reshape(2, 160)
     rows = admit(tokens=tokens, pages=pages)
     tokens[:], pages[:] = 5, 0
@@ -155,7 +155,7 @@ def test_b01_a_row_that_cannot_be_served_is_named_and_the_others_told_apart():
     assert "servable rows of this call: 0" in str(caught.value)
 
 
-def test_b09_a_written_block_belongs_to_one_position_of_one_row():
+def test_fault_b09_a_written_block_belongs_to_one_position_of_one_row():
     for pages, starts, message in (
         (
             [[1, 2, 0, 0], [3, 4, 2, 6]],

@@ -154,6 +154,7 @@ def test_keys_are_named_once_and_known(changes: list[tuple[str, str]], message: 
 
 @pytest.mark.parametrize(("changes", "message"), TYPES)
 def test_values_have_the_type_the_key_asks_for(changes: list[tuple[str, str]], message: str) -> None:
+    """S000-02: a boolean is no integer."""
     assert refusal(*changes) == message
 
 

@@ -284,11 +284,13 @@ def test_heads_and_widths_fill_tiles(changes: list[tuple[str, str]], message: st
 def test_shapes_that_the_planner_cannot_use_are_refused_when_read_B_05(
     changes: list[tuple[str, str]], message: str
 ) -> None:
+    """S000-02: a wave of 3 and a length over the prefill chunk among them."""
     assert refusal(*changes) == message
 
 
 @pytest.mark.parametrize(("changes", "message"), ANOTHER_KIND)
 def test_models_of_another_kind_are_refused_by_name_S002_16(changes: list[tuple[str, str]], message: str) -> None:
+    """S002-01: a mixture of experts too, before any work."""
     assert refusal(*changes) == message
 
 

@@ -12,6 +12,7 @@ from runtime.errors import NoShape
 from runtime.planner import Planner, smallest_wave, split
 from runtime.slices import SliceCursors
 from tests.support.plan_tables import plan_tables
+from tests.support.twins import Rig
 
 
 def plan(lengths, cached=None, tables=None, final=True, slots=None):
@@ -131,6 +132,7 @@ def test_a_slice_never_shares_a_wave_with_a_last_one():
 
 
 def test_a_row_that_no_table_holds_is_refused_with_its_numbers():
+    """S002-24: a module without chunked passes says what it does serve."""
     tables = plan_tables(chunk_rows=())
     with pytest.raises(NoShape, match="row 1: no pass of the module holds 1025 tokens from position 0"):
         plan([10, 1025], tables=tables)
@@ -159,3 +161,31 @@ def test_s000_19_every_token_from_the_first_boundary_runs_once_and_the_last_chun
             assert [chunk.start for chunk in p.chunks[1:]] == ends[:-1]
             assert p.chunks[-1].start < request.length <= ends[-1]
             assert p.chunks[-1].shape.read_pages == 0 or ends[-1] <= p.chunks[-1].shape.read_pages * tables.BLOCK_SIZE
+
+
+def test_s000_13_rows_run_alone_while_the_environment_says_so(monkeypatch):
+    rig = Rig()
+    call = rig.call([40, 50, 33])
+    for value, expected in ((None, 1), ("1", 3), ("0", 1), ("true", 3), ("", 1)):
+        if value is None:
+            monkeypatch.delenv("DISABLE_BATCHED_PREFILL", raising=False)
+        else:
+            monkeypatch.setenv("DISABLE_BATCHED_PREFILL", value)
+        prepared = rig.prefill.prepare(**vars(call))
+        assert len(prepared) == expected
+        assert {plan.chunks[0].shape.rows for plan in prepared} == ({4} if expected == 1 else {1})
+
+
+def test_s000_11_rows_alone_take_the_smallest_wave_of_their_length():
+    tables = plan_tables({128: (4, 8)})
+    rows = Admission(tables, SliceCursors()).rows([[1]] * 3, [[0], [1], [2]], [1] * 3, None, None, True)
+    assert waves(Planner(tables).plan(rows, "logits", alone=True)) == [((0,), 4), ((1,), 4), ((2,), 4)]
+
+
+def test_what_a_row_runs_alone_is_known_without_a_plan():
+    planner = Planner(plan_tables())
+    assert {(shape.variant, shape.tokens) for shape in planner.shapes(0, 0, 2148)} == {
+        ("chunked", 1024),
+        ("chunked", 128),
+    }
+    assert {(shape.variant, shape.tokens) for shape in planner.shapes(0, 0, 200)} == {("single", 512)}

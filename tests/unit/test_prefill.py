@@ -164,7 +164,7 @@ def test_a_sampling_path_that_is_not_served_is_refused_by_name(rig):
 
 def test_s000_46_a_traced_run_without_a_trace_is_refused_before_any_device_work(rig):
     prepared = rig.prefill.prepare(**vars(rig.call([4])))
-    with rig.device.record_operations() as operations, pytest.raises(errors.NotCaptured, match="single 1 x 32"):
+    with rig.device.record_operations() as operations, pytest.raises(errors.TraceCoverage, match="single 1 x 32"):
         rig.prefill.run(prepared, traced=True)
     assert not operations
 

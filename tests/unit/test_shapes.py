@@ -15,6 +15,7 @@ from runtime.tables import Shape
 from tests.support.building import committed, names_of, resolved
 
 MODELS = committed()
+VARIANTS = ("single", "batched", "chunked", "chunked_batched")
 SMALL = resolved("smollm2-135m", "n150", True)
 
 
@@ -64,19 +65,19 @@ def test_the_table_that_attention_reads_is_no_wider_than_it_must_be(data: st.Dat
 def test_every_length_has_a_single_and_a_chunked_pass_and_its_waves(model: str, target: str) -> None:
     numbers = resolved(model, target)
     shapes = enumerate_shapes(numbers)
-    by_variant = {variant: [s for s in shapes if s.variant == variant] for variant in ("single", "batched", "chunked")}
-    assert sum(map(len, by_variant.values())) == len(shapes)
-    assert tuple(shape.tokens for shape in by_variant["single"]) == numbers.lengths
-    assert tuple(shape.tokens for shape in by_variant["chunked"]) == numbers.lengths
-    assert {(shape.rows, shape.tokens) for shape in by_variant["batched"]} == {
+    found = {variant: [(s.rows, s.tokens) for s in shapes if s.variant == variant] for variant in VARIANTS}
+    assert sum(map(len, found.values())) == len(shapes)
+    waves = {
         (rows, tokens)
         for rows in numbers.waves
         for tokens in numbers.lengths
         if rows > 1 and rows * tokens <= numbers.wave_tokens
     }
+    assert found["single"] == found["chunked"] == [(1, tokens) for tokens in numbers.lengths]
+    assert set(found["batched"]) == set(found["chunked_batched"]) == waves
     for shape in shapes:
         assert shape.fill_pages * numbers.block_size == shape.rows * shape.tokens
-        assert (shape.read_pages > 0) == (shape.variant == "chunked")
+        assert (shape.read_pages > 0) == (shape.variant in ("chunked", "chunked_batched"))
         assert shape.token_tiles * 32 == shape.rows * shape.tokens
 
 

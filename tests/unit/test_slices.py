@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime.errors import DirtySlot, SliceOrder
+from runtime.errors import DirtySlot, RequestError, SliceOrder
 from runtime.request import PrefillRequest
 from runtime.slices import SliceCursors
+from tests.support.twins import Rig
 
 
 def piece(start, end, final=False, slot=5, row=0):
@@ -60,3 +61,33 @@ def test_a_whole_prompt_of_a_slot_that_is_not_open_is_not_tracked():
     cursors = SliceCursors()
     cursors.begin(piece(0, 300, final=True))
     cursors.check(0, 5, 0)
+
+
+def test_s000_26_open_slots_move_at_once_and_only_with_the_first_plan_of_a_call(cursors):
+    """Slot 5 is committed up to 512. Moving twice would undo a swap, so no second plan of a call may carry it."""
+    cursors.begin((), ((5, 7), (7, 5)))
+    cursors.check(0, 7, 512), cursors.check(0, 5, 0)
+    with pytest.raises(SliceOrder, match="slot 7, which is committed up to 512"):
+        cursors.check(0, 7, 0)
+    rig = Rig()
+    call = rig.call([64, 300, 40])
+    call.prompt_lens[0] = 32
+    rig.prefill.prefill_forward(**vars(call), slots=[0, 1, 2], final=[False, True, True])
+    call.prompt_lens[0] = 64
+    swap = {0: 1, 1: 0}
+    with pytest.raises(SliceOrder, match="row 0: .* slot 0, which is committed up to 32"):
+        rig.prefill.prepare(**vars(call), slots=[0, 1, 2])
+    with pytest.raises(SliceOrder, match="slot 0, which is committed up to 32"):
+        rig.prefill.prepare(**vars(call), start_pos=[32, 0, 0], slots=[1, 2, 3], slot_remap={0: 2, 2: 1})
+    prepared = rig.prefill.prepare(**vars(call), start_pos=[32, 0, 0], slots=[1, 0, 2], slot_remap=swap)
+    assert [plan.slot_remap for plan in prepared] == [((0, 1), (1, 0)), *[()] * (len(prepared) - 1)]
+    assert rig.prefill.collect(rig.prefill.run(prepared)).shape[0] == 3
+
+
+@pytest.mark.parametrize(
+    "remap, message",
+    [([1], "is list, not a mapping"), ({0: -1}, "integers from 0 on"), ({0: 2, 1: 2}, "two slots to one")],
+)
+def test_s000_26_a_remap_that_is_none_is_refused(remap, message):
+    with pytest.raises(RequestError, match=message):
+        SliceCursors.moves(remap)

@@ -8,7 +8,7 @@ import pytest
 from runtime.errors import ModuleError
 from runtime.planner import Planner
 from runtime.request import PrefillChunk, PrefillRequest
-from runtime.staging import HostValues
+from runtime.values import HostValues
 from runtime.tables import Input
 from tests.support.plan_tables import plan_tables
 

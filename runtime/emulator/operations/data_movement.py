@@ -1,9 +1,11 @@
-"""Views, slices and layout changes."""
+"""Views, slices, transposition and layout changes."""
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+
+import torch
 
 from ..configs import MemoryConfig
 from ..device import Device
@@ -26,8 +28,30 @@ def _reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return view(tensor, tensor_spec(shape, spec.dtype, spec.layout, spec.memory_config))
 
 
-def reshape(input_tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    """Another shape of the same volume on the same memory. One that would have to move values is refused."""
+RESHAPED_TYPES = (DataType.BFLOAT16, DataType.FLOAT32, DataType.UINT32, DataType.INT32, *BLOCK_FLOATS)
+
+
+def _plan_reshape(device: Device, source: TensorSpec, shape, memory_config) -> Plan:
+    require(
+        source.dtype in RESHAPED_TYPES,
+        "reshape",
+        f"{list(source.shape)} to {list(shape)} moves values, which {source.dtype.name} cannot",
+    )
+    output = tensor_spec(shape, source.dtype, source.layout, memory_config)
+    return Plan((output,), moves=source.dtype not in BLOCK_FLOATS)
+
+
+def _is_view(spec: TensorSpec, sizes: tuple[int, ...]) -> bool:
+    """Whether every tile (or row) stays whole, so that the same memory can be seen under both shapes."""
+    rows, width = (1, 1, *spec.shape)[-2:]
+    new_rows, new_width = (1, 1, *sizes)[-2:]
+    if spec.layout is Layout.ROW_MAJOR:
+        return width == new_width
+    return width == new_width and (rows == new_rows or rows % TILE == 0 and new_rows % TILE == 0)
+
+
+def reshape(input_tensor: Tensor, shape: Sequence[int], *, memory_config: MemoryConfig | None = None) -> Tensor:
+    """Another shape of the same volume: on the same memory where tiles or rows stay whole and in place, or a copy."""
     sizes = tuple(shape)
     spec = input_tensor.spec
     if -1 in sizes:
@@ -40,16 +64,32 @@ def reshape(input_tensor: Tensor, shape: Sequence[int]) -> Tensor:
     require(target.volume == spec.volume, "reshape", f"{list(spec.shape)} and {list(sizes)} differ in volume")
     if input_tensor.is_on_device():
         input_tensor.buffer("reshape")
-    whole_tiles = spec.shape[-2:] == sizes[-2:] or (
-        spec.shape[-1] == sizes[-1] and spec.shape[-2] % TILE == 0 and sizes[-2] % TILE == 0
-    )
-    same_rows = spec.shape[-1:] == sizes[-1:]
+    place = memory_config or spec.memory_config
+    if not input_tensor.is_on_device() or (place == spec.memory_config and _is_view(spec, sizes)):
+        return view(input_tensor, target)
+    return launch("reshape", (input_tensor,), (sizes, place), _plan_reshape, lambda values: values.reshape(sizes))[0]
+
+
+def _plan_transpose(device: Device, source: TensorSpec, memory_config) -> Plan:
+    shape = (source.shape[1], source.shape[0], *source.shape[2:])
+    return Plan((tensor_spec(shape, source.dtype, source.layout, memory_config or source.memory_config),), moves=True)
+
+
+def transpose(input_tensor: Tensor, dim1: int, dim2: int, *, memory_config: MemoryConfig | None = None) -> Tensor:
+    """Exchange the first two of four dimensions, which moves whole matrices. Other pairs are refused."""
+    rank = len(input_tensor.spec.shape)
+    for dim in (dim1, dim2):
+        require(-rank <= dim < rank, "transpose", f"dimension {dim} is outside rank {rank}")
     require(
-        whole_tiles if spec.layout is Layout.TILE else same_rows,
-        "reshape",
-        f"{list(spec.shape)} to {list(sizes)} in {spec.layout.name} would move values, which is not modelled",
+        rank == 4 and {dim1 % rank, dim2 % rank} == {0, 1},
+        "transpose",
+        f"only the first two of four dimensions are modelled, got {dim1} and {dim2} of {list(input_tensor.spec.shape)}",
     )
-    return view(input_tensor, target)
+
+    def compute(values: torch.Tensor) -> torch.Tensor:
+        return values.transpose(0, 1).contiguous()
+
+    return launch("transpose", (input_tensor,), (memory_config,), _plan_transpose, compute)[0]
 
 
 def _plan_slice(device: Device, source: TensorSpec, start, end, memory_config) -> Plan:

@@ -1,4 +1,4 @@
-"""Element by element: sums, products with an activation, and type changes."""
+"""Element by element: sums, products with an activation, differences, powers and logarithms, and type changes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from ..configs import MemoryConfig, UnaryOpType
 from ..device import Device
 from ..dispatch import Plan, launch
-from ..dtypes import FLOATS, DataType, Layout
-from ..errors import require
+from ..dtypes import FLOATS, INTEGER_RANGES, DataType, Layout
+from ..errors import EmulatorError, require
 from ..storage import TensorSpec, tensor_spec
 from ..tensor import Tensor
 
@@ -72,13 +72,66 @@ def mul(
     return _binary("mul", torch.mul, input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
 
 
+def _plan_subtract(device: Device, a: TensorSpec, b: TensorSpec, dtype, memory_config) -> Plan:
+    require(
+        b.shape in (a.shape, (*a.shape[:-1], 1)),
+        "subtract",
+        f"what is subtracted must have the shape {list(a.shape)} or be one column of it, got {list(b.shape)}",
+    )
+    require(a.layout is Layout.TILE and b.layout is Layout.TILE, "subtract", "both inputs must be in tiles")
+    require(a.is_float and b.is_float, "subtract", f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
+    require(dtype is None or dtype in FLOATS, "subtract", f"the output must be floats, got {dtype}")
+    return Plan((tensor_spec(a.shape, dtype or a.dtype, Layout.TILE, memory_config or a.memory_config),))
+
+
+def subtract(
+    input_tensor_a: Tensor,
+    input_tensor_b: Tensor,
+    *,
+    dtype: DataType | None = None,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    """a - b, where b has the shape of a or is one column [.., rows, 1] that every column of a is lessened by."""
+    return launch("subtract", (input_tensor_a, input_tensor_b), (dtype, memory_config), _plan_subtract, torch.sub)[0]
+
+
+def _plan_unary(device: Device, source: TensorSpec, name, memory_config) -> Plan:
+    require(source.is_float, name, f"the input must be floats, got {source.dtype.name}")
+    return Plan((tensor_spec(source.shape, source.dtype, source.layout, memory_config or source.memory_config),))
+
+
+def exp(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
+    """e to the power of each value."""
+    return launch("exp", (input_tensor,), ("exp", memory_config), _plan_unary, torch.exp)[0]
+
+
+def log(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
+    """Natural logarithm of each value: minus infinity of 0, NaN below."""
+    return launch("log", (input_tensor,), ("log", memory_config), _plan_unary, torch.log)[0]
+
+
 def _plan_typecast(device: Device, source: TensorSpec, dtype, memory_config) -> Plan:
-    require(source.is_float, "typecast", f"only casts between floats are modelled, got {source.dtype.name}")
     target = tensor_spec(source.shape, dtype, source.layout, memory_config or source.memory_config)
-    require(target.is_float, "typecast", f"only casts between floats are modelled, got {dtype.name}")
+    require(
+        source.is_float == target.is_float,
+        "typecast",
+        f"only casts between floats or between integers are modelled, got {source.dtype.name} to {dtype.name}",
+    )
     return Plan((target,))
 
 
 def typecast(input_tensor: Tensor, dtype: DataType, *, memory_config: MemoryConfig | None = None) -> Tensor:
-    """The same values rounded to another type."""
-    return launch("typecast", (input_tensor,), (dtype, memory_config), _plan_typecast, lambda values: values)[0]
+    """The same values rounded to another float type, or in another integer type that holds every one of them."""
+
+    def check(values: torch.Tensor) -> None:
+        low, high = INTEGER_RANGES[dtype]
+        for value in torch.aminmax(values):
+            if not low <= int(value) <= high:
+                raise EmulatorError("typecast", f"{int(value)} does not fit {dtype.name}, which holds {low} to {high}")
+
+    def compute(values: torch.Tensor) -> torch.Tensor:
+        return values
+
+    attributes = (dtype, memory_config)
+    integers = check if dtype in INTEGER_RANGES else None
+    return launch("typecast", (input_tensor,), attributes, _plan_typecast, compute, check=integers)[0]

@@ -1,14 +1,14 @@
-"""Searches along the last dimension."""
+"""Searches, sums and look-ups along the last dimension."""
 
 from __future__ import annotations
 
 import torch
 
-from ..configs import MemoryConfig
+from ..configs import MemoryConfig, WormholeComputeKernelConfig
 from ..device import Device
 from ..dispatch import Plan, launch
-from ..dtypes import DataType, Layout
-from ..errors import require
+from ..dtypes import BLOCK_FLOATS, DataType, Layout
+from ..errors import EmulatorError, require
 from ..storage import TensorSpec, tensor_spec
 from ..tensor import Tensor
 
@@ -51,15 +51,99 @@ def topk(
     *,
     memory_config: MemoryConfig | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The k largest values along the last dimension, descending, and their indices; equal values by ascending index."""
+    """The k largest values along the last dimension, descending, and their indices.
+
+    Indices are UINT32 where the scores are FLOAT32 or more than 65536 in a row, UINT16 elsewhere. Among equal values
+    the lowest index comes first, also where not all of them are among the k. The library promises no order there: it is
+    chosen here so that the first candidate is what argmax finds.
+    """
     rank = len(input_tensor.spec.shape)
     require(dim in (-1, rank - 1), "topk", f"only the last dimension is modelled, got dim={dim} of rank {rank}")
     require(largest and sorted, "topk", "only the largest values in descending order are modelled")
 
-    def compute(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        values, indices = scores.topk(k, -1)
-        indices, order = indices.sort(dim=-1)
-        values, by_value = values.gather(-1, order).sort(dim=-1, descending=True, stable=True)
-        return values, indices.gather(-1, by_value)
+    return launch("topk", (input_tensor,), (k, memory_config), _plan_topk, lambda scores: _first_largest(scores, k))
 
-    return launch("topk", (input_tensor,), (k, memory_config), _plan_topk, compute)
+
+def _first_largest(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a stable descending sort begins with, without sorting whole rows where no NaN is among them."""
+    if bool(scores.isnan().any()):
+        values, indices = scores.sort(dim=-1, descending=True, stable=True)
+        return values[..., :k].contiguous(), indices[..., :k].contiguous()
+    largest = scores.topk(k, -1).values
+    smallest = largest[..., -1:]
+    equal = scores == smallest
+    wanted = (largest == smallest).sum(-1, keepdim=True)
+    taken = (scores > smallest) | equal & (equal.cumsum(-1, dtype=torch.int32) <= wanted)
+    indices = taken.nonzero()[:, -1].reshape(smallest.shape[:-1] + (k,))
+    values, order = scores.gather(-1, indices).sort(dim=-1, descending=True, stable=True)
+    return values, indices.gather(-1, order)
+
+
+def _plan_reduction(device: Device, source: TensorSpec, name, keepdim, memory_config, compute) -> Plan:
+    in_tiles = source.layout is Layout.TILE
+    require(in_tiles and source.is_float, name, f"the input must be floats in tiles, got {source!r}")
+    shape = (*source.shape[:-1], 1) if keepdim else source.shape[:-1]
+    return Plan((tensor_spec(shape, source.dtype, Layout.TILE, memory_config or source.memory_config),))
+
+
+def _reduced(name, function, tensor, dim, keepdim, memory_config, compute_kernel_config) -> Tensor:
+    rank = len(tensor.spec.shape)
+    require(dim in (-1, rank - 1), name, f"only the last dimension is modelled, got dim={dim} of rank {rank}")
+    attributes = (name, keepdim, memory_config, compute_kernel_config)
+    return launch(name, (tensor,), attributes, _plan_reduction, lambda values: function(values, -1, keepdim=keepdim))[0]
+
+
+def max(
+    input_tensor: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    memory_config: MemoryConfig | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+) -> Tensor:
+    """The largest value along the last dimension, in the type of the input."""
+    return _reduced("max", torch.amax, input_tensor, dim, keepdim, memory_config, compute_kernel_config)
+
+
+def sum(
+    input_tensor: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    memory_config: MemoryConfig | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+) -> Tensor:
+    """The sum along the last dimension, accumulated in float32 and stored in the type of the input."""
+    return _reduced("sum", torch.sum, input_tensor, dim, keepdim, memory_config, compute_kernel_config)
+
+
+def _plan_gather(device: Device, source: TensorSpec, index: TensorSpec, memory_config) -> Plan:
+    require(source.layout is Layout.TILE and index.layout is Layout.TILE, "gather", "both inputs must be in tiles")
+    require(
+        index.dtype in (DataType.UINT32, DataType.UINT16),
+        "gather",
+        f"the index must be UINT32 or UINT16, got {index.dtype.name}",
+    )
+    require(
+        len(index.shape) == len(source.shape) and index.shape[:-1] == source.shape[:-1],
+        "gather",
+        f"the index must have the rows of the input, got {list(index.shape)} for {list(source.shape)}",
+    )
+    output = tensor_spec(index.shape, source.dtype, Layout.TILE, memory_config or source.memory_config)
+    return Plan((output,), moves=source.dtype not in BLOCK_FLOATS)
+
+
+def gather(input: Tensor, dim: int, index: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
+    """The values [.., rows, picked] at the columns of [.., rows, columns] that `index` names; none may lie outside."""
+    rank = len(input.spec.shape)
+    require(dim in (-1, rank - 1), "gather", f"only the last dimension is modelled, got dim={dim} of rank {rank}")
+
+    def check(values: torch.Tensor, index: torch.Tensor) -> None:
+        largest, columns = int(index.max()), values.shape[-1]
+        if largest >= columns:
+            raise EmulatorError("gather", f"index {largest} is outside the row of {columns} values")
+
+    def compute(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return values.gather(-1, index)
+
+    return launch("gather", (input, index), (memory_config,), _plan_gather, compute, check=check)[0]

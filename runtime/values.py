@@ -1,0 +1,112 @@
+"""Host values of a pass: pure functions of a plan, one builder for each name that a module's inputs may have, so that a
+module asks for what its body reads and nothing else is uploaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import numpy as np
+import torch
+
+from runtime.errors import ModuleError
+from runtime.pages import fill_table, read_table
+from runtime.request import LOGITS, PrefillChunk, PrefillRequest, PreparedPrefill
+from runtime.tables import Input, Shape
+
+
+class HostValues:
+    """The builders of one module's inputs. Every value is an int32 tensor of the shape that the module states."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._block_size: int = module.BLOCK_SIZE
+        self._last_position: int = module.CONTEXT - 1
+        self._row_slots: int = module.ROW_SLOTS
+        self._inputs: dict[Shape, tuple[Input, ...]] = {
+            shape: module.INPUTS[shape.variant](shape) for shape in module.TRACES
+        }
+        builders: dict[str, Callable[[PreparedPrefill, PrefillChunk], np.ndarray]] = {
+            "tokens": self.tokens,
+            "positions": self.positions,
+            "fill_table": self.fill_table,
+            "read_table": self.read_table,
+            "start": self.start,
+            "row_bounds": self.row_bounds,
+            "last_rows": self.last_rows,
+        }
+        unknown = {entry.name for inputs in self._inputs.values() for entry in inputs} - set(builders)
+        if unknown:
+            raise ModuleError(
+                f"inputs that no value is known for: {', '.join(sorted(unknown))}; known: {', '.join(builders)}"
+            )
+        self._builders = builders
+
+    def inputs(self, shape: Shape) -> tuple[Input, ...]:
+        """The inputs of a pass in the module's order. ModuleError if the pass is another module's."""
+        if shape not in self._inputs:
+            raise ModuleError(f"{shape} is not a pass of this module; prepare and run with one Prefill")
+        return self._inputs[shape]
+
+    def value(self, entry: Input, prepared: PreparedPrefill, chunk: PrefillChunk) -> torch.Tensor:
+        """The host value of one input: int32, in the shape that the module states."""
+        built = self._builders[entry.name](prepared, chunk)
+        if built.shape != entry.shape:
+            raise ModuleError(
+                f"input {entry.name} of {chunk.shape} is {entry.shape} in the module and {built.shape} here"
+            )
+        return torch.from_numpy(built)
+
+    def tokens(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
+        """Token ids [1, rows x tokens], rows back to back, 0 in the padding."""
+        width = chunk.shape.tokens
+        packed = np.zeros((1, chunk.shape.rows * width), dtype=np.int32)
+        for index, request in enumerate(prepared.requests):
+            real = request.tokens[chunk.start - request.begin : chunk.start - request.begin + width]
+            packed[0, index * width : index * width + len(real)] = real
+        return packed
+
+    def positions(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
+        """Absolute positions [1, rows x tokens]. Only padding can lie past the last position that has a rotary row:
+        clamped.
+        """
+        row = np.arange(chunk.start, chunk.start + chunk.shape.tokens, dtype=np.int32)
+        np.minimum(row, self._last_position, out=row)
+        return np.tile(row, chunk.shape.rows)[np.newaxis]
+
+    def fill_table(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
+        """Where the cache write puts each block [1, fill_pages]."""
+        shape = chunk.shape
+        return fill_table(prepared.requests, shape.rows, shape.fill_pages, chunk.start, self._block_size)
+
+    def read_table(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
+        """Which blocks attention reads [rows, read_pages]."""
+        return read_table(prepared.requests, chunk.shape.rows, chunk.shape.read_pages)
+
+    def start(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
+        """The first position of the chunk [1]."""
+        return np.array([chunk.start], dtype=np.int32)
+
+    def row_bounds(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
+        """Where each padded row begins in the packed sequence, and the end [rows + 1]."""
+        return np.arange(chunk.shape.rows + 1, dtype=np.int32) * chunk.shape.tokens
+
+    def last_rows(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
+        """Where each prompt's last token lies in the packed sequence [1, row slots], 0 for padding.
+
+        A prompt that ends in a later chunk has no such row here; its entry is 0 and nothing reads it.
+        """
+        picked = np.zeros((1, self._row_slots), dtype=np.int32)
+        width = chunk.shape.tokens
+        for index, request in enumerate(prepared.requests):
+            relative = request.length - 1 - chunk.start
+            if relative < width:
+                picked[0, index] = index * width + relative
+        return picked
+
+    def blank(self, shape: Shape) -> tuple[PreparedPrefill, PrefillChunk]:
+        """A plan of `shape` with one token, every position of which counts as cached, so that nothing is written."""
+        nothing = np.zeros(1, dtype=np.int32)
+        request = PrefillRequest(0, 0, nothing, 0, self._block_size, 1, nothing, True)
+        chunk = PrefillChunk(shape, 0, 1)
+        return PreparedPrefill((request,), (chunk,), LOGITS, True), chunk
