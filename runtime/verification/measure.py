@@ -38,9 +38,9 @@ def caches(
     for name in ("keys", "values"):
         interleaved = name == "keys" and module.ROTARY_STYLE == "interleaved"
         for layer, store in enumerate(getattr(stores, name)):
-            host = ttnn.to_torch(store).float()
+            host = ttnn.to_torch(store)
             for outcome, found in zip(outcomes, measured):
-                ours = cached(host, outcome.row, interleaved)
+                ours = cached(host, outcome.row, interleaved).float()
                 theirs = getattr(expected[outcome.row.prompt], name)[layer]
                 error, _ = worst_block(ours, theirs, module.BLOCK_SIZE)
                 found[name].append(Agreement(pcc(ours, theirs), error))

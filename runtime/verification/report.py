@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -99,58 +100,75 @@ class Report:
         return sum(case.top1_match for case in self.cases) / len(self.cases) if self.cases else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain dictionaries, lists, strings, numbers and booleans."""
-        return {"passed": self.passed, "top1_agreement": self.top1_agreement, **asdict(self)}
+        """Plain dictionaries, lists, strings, numbers and booleans. JSON has no infinity: an error that is not finite is null."""
+        return _plain({"passed": self.passed, "top1_agreement": self.top1_agreement, **asdict(self)})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def render(report: Report) -> list[Any]:
-    """What a reader sees, as rich renderables: prompts, routes, layers and a last line."""
-    return [_prompts(report), _routes(report), _layers(report), _summary(report)]
+    """What a reader sees, as rich renderables: prompts, routes, layers, every case that failed, and a last line."""
+    failed = [_failure(case) for case in report.cases if not case.passed]
+    return [_prompts(report), _routes(report), _layers(report), *failed, _summary(report)]
 
 
 def _prompts(report: Report) -> Any:
-    """Each prompt by itself: the five likeliest next tokens of the three side by side, agreement and time."""
-    table = _table(f"{report.model} on {report.target}: likeliest next tokens, weights {report.weights}", report.backend)
+    """Each prompt by itself, in the precision that a device computes in where it was run: the likeliest next tokens of the three
+    side by side, agreement and time."""
+    precision = report.gates[-1].precision
+    table = _table(f"{report.model} on {report.target}, {precision} precision: likeliest next tokens", report)
     for heading in ("prompt", "emitted module", "torch reference", "transformers"):
         table.add_column(heading, overflow="fold")
     for heading in ("PCC", "error", "top 1", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for case in (case for case in report.cases if case.route == "alone"):
-        table.add_row(
-            f"{_escape(_ending(report.prompts[case.prompt]))}\n[dim]{case.tokens} tokens, {case.precision}[/dim]",
-            *(_escape("\n".join(case.likeliest_text[peer])) for peer in PEERS),
-            f"{case.pcc_logits:.6f}",
-            f"{case.max_relative_error:.1e}",
-            _verdict(case.top1_match),
-            "\n".join(f"{peer} {case.seconds[peer]:.2f}" for peer in PEERS),
-            end_section=True,
-        )
+    for case in report.cases:
+        if case.route == "alone" and case.precision == precision:
+            table.add_row(
+                f"{_escape(_ending(report.prompts[case.prompt]))}\n[dim]{case.tokens} tokens: {', '.join(case.passes)}[/dim]",
+                *(_escape("\n".join(case.likeliest_text[peer])) for peer in PEERS),
+                f"{case.pcc_logits:.6f}",
+                f"{case.max_relative_error:.1e}",
+                _verdict(case.top1_match),
+                "\n".join(f"{peer} {case.seconds[peer]:.2f}" for peer in PEERS),
+                end_section=True,
+            )
     return table
 
 
 def _routes(report: Report) -> Any:
-    """Every case in one line, keys and values apart."""
-    table = _table("every case", report.backend)
-    for heading in ("case", "precision", "passes"):
+    """The worst of all prompts on each way through the module."""
+    table = _table("ways through the module, worst prompt of each", report)
+    for heading in ("precision", "way", "passes"):
         table.add_column(heading, overflow="fold")
     for heading in ("PCC", "logits error", "keys error", "values error", "top 1", "passed"):
         table.add_column(heading, justify="right", no_wrap=True)
+    groups: dict[tuple[str, str], list[Case]] = {}
     for case in report.cases:
-        errors = (case.max_relative_error, case.keys_max_relative_error, case.values_max_relative_error)
+        groups.setdefault((case.precision, case.route), []).append(case)
+    for (precision, route), cases in groups.items():
+        variants = dict.fromkeys(name.split()[0] for case in cases for name in case.passes)
         table.add_row(
-            case.name,
-            case.precision,
-            ", ".join(case.passes),
-            f"{case.pcc_logits:.6f}",
-            *(f"{error:.1e}" for error in errors),
-            _verdict(case.top1_match),
-            _verdict(case.passed),
+            precision,
+            route,
+            ", ".join(variants),
+            f"{min(case.pcc_logits for case in cases):.6f}",
+            f"{max(case.max_relative_error for case in cases):.1e}",
+            f"{max(case.keys_max_relative_error for case in cases):.1e}",
+            f"{max(case.values_max_relative_error for case in cases):.1e}",
+            f"{sum(case.top1_match for case in cases)} of {len(cases)}",
+            f"{sum(case.passed for case in cases)} of {len(cases)}",
         )
     return table
 
 
 def _layers(report: Report) -> Any:
-    table = _table("layer by layer: PCC, relative error", report.backend)
+    table = _table("layer by layer: PCC, relative error", report)
     for heading in ("precision", "layer", "output", "keys", "values"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in report.layers:
@@ -164,6 +182,14 @@ def _layers(report: Report) -> Any:
     return table
 
 
+def _failure(case: Case) -> str:
+    return (
+        f"[red]FAILED[/red] {_escape(case.name)} ({case.precision}; {', '.join(case.passes)}): PCC {case.pcc_logits:.6f},"
+        f" relative error of logits {case.max_relative_error:.1e}, keys {case.keys_max_relative_error:.1e},"
+        f" values {case.values_max_relative_error:.1e}; reference against transformers {case.peer_relative_error:.1e}"
+    )
+
+
 def _summary(report: Report) -> str:
     colour, word = ("green", "passed") if report.passed else ("red", "FAILED")
     count = sum(case.passed for case in report.cases)
@@ -173,10 +199,10 @@ def _summary(report: Report) -> str:
     )
 
 
-def _table(title: str, backend: str) -> Any:
+def _table(title: str, report: Report) -> Any:
     from rich.table import Table
 
-    return Table(title=f"{_escape(title)} ({backend})", title_justify="left")
+    return Table(title=f"{_escape(title)} ({report.backend})", title_justify="left")
 
 
 def _escape(text: str) -> str:
