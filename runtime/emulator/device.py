@@ -35,7 +35,7 @@ class Arch(Enum):
 
 @dataclass(frozen=True)
 class Operation:
-    """One device operation as it was called: its outputs, and the first frame outside the emulator that asked for it."""
+    """One device operation as it was called: its outputs, and the first frame outside the emulator."""
 
     name: str
     outputs: tuple[TensorSpec, ...]
@@ -59,8 +59,8 @@ class Counters:
 class Device:
     """One chip of `board`. `precision` "float32" keeps every declared type and check and only leaves the rounding out.
 
-    `before_operation(name)` runs before every device call (operations, transfers, trace calls) and may raise: a fault injected
-    there leaves the device as it was. `check_representable` compares each result with its own rounding.
+    `before_operation(name)` runs before every device call (operations, transfers, trace calls) and may raise: a fault
+    injected there leaves the device as it was. `check_representable` compares each result with its own rounding.
     """
 
     def __init__(self, board: Board, *, precision: str, device_id: int, trace_region_size: int):
@@ -141,18 +141,21 @@ class Device:
         return round_to(values, spec.dtype)
 
     def check_program_memory(self, name: str, program_bytes: int) -> None:
-        """A program's buffers grow upwards on every core from where its tensors may begin; tensors come down from the top."""
+        """A program's buffers grow upwards on every core from where its tensors may begin; tensors come down from the
+        top.
+        """
         end = self.board.l1_limit - self.board.l1_bank_bytes + program_bytes
         if end > self.board.l1_limit:
             raise EmulatorError(
                 name,
-                f"the program's buffers of {program_bytes} B end at {end} B on each core, beyond the {self.board.l1_limit} B of L1; "
-                "take smaller blocks",
+                f"the program's buffers of {program_bytes} B end at {end} B on each core, beyond the "
+                f"{self.board.l1_limit} B of L1; take smaller blocks",
             )
         lowest = self._allocators[BufferType.L1].lowest_address()
         if lowest is not None and end > lowest:
             raise EmulatorError(
-                name, f"the program's buffers end at {end} B on each core and would run into the L1 tensor at {lowest} B"
+                name,
+                f"the program's buffers end at {end} B on each core and would run into the L1 tensor at {lowest} B",
             )
 
     def compile(self, key: Any, program: Any) -> None:
@@ -188,9 +191,7 @@ class Device:
             self._log.append(Operation(name, outputs, frame.f_code.co_filename, frame.f_lineno))
 
 
-def open_device(
-    *, device_id: int = 0, board: Board, precision: str = "declared", trace_region_size: int = 0
-) -> Device:
+def open_device(*, device_id: int = 0, board: Board, precision: str = "declared", trace_region_size: int = 0) -> Device:
     """A fresh device with empty memory."""
     return Device(board, precision=precision, device_id=device_id, trace_region_size=trace_region_size)
 

@@ -13,7 +13,8 @@ PEERS = ("emitted", "reference", "transformers")
 class Gate:
     """What every case of one precision must reach: at most a relative error, or at least a correlation.
 
-    A relative error holds logits, keys and values alike, each block of keys and values by itself; a correlation holds logits.
+    A relative error holds logits, keys and values alike, each block of keys and values by itself; a correlation holds
+    logits.
     """
 
     precision: str
@@ -33,10 +34,10 @@ class Gate:
 class Case:
     """One prompt on one way through the module, compared with the reference.
 
-    `pcc_logits`, `max_relative_error` and `top1_match` are about the logits of the last token. The cache is compared apart:
-    `keys_pcc` and `values_pcc` are those of the worst layer, the relative errors those of the worst block of any layer.
-    `peer_relative_error` is the reference's own distance from transformers. `likeliest` holds the five likeliest next tokens of
-    each of PEERS, as ids and as text (ids again where there is no tokenizer).
+    `pcc_logits`, `max_relative_error` and `top1_match` are about the logits of the last token. The cache is compared
+    apart: `keys_pcc` and `values_pcc` are those of the worst layer, the relative errors those of the worst block of any
+    layer. `peer_relative_error` is the reference's own distance from transformers. `likeliest` holds the five likeliest
+    next tokens of each of PEERS, as ids and as text (ids again where there is no tokenizer).
     """
 
     name: str
@@ -76,8 +77,8 @@ class LayerRow:
 
 @dataclass(frozen=True)
 class Report:
-    """`prompts` are as given, or said by their number of tokens where weights have no tokenizer. `peak_memory_bytes` is the
-    process's own high-water mark, everything it did before included."""
+    """`prompts` are as given, or said by their number of tokens where weights have no tokenizer. `peak_memory_bytes` is
+    the process's own high-water mark, everything it did before included."""
 
     model: str
     target: str
@@ -100,7 +101,9 @@ class Report:
         return sum(case.top1_match for case in self.cases) / len(self.cases) if self.cases else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain dictionaries, lists, strings, numbers and booleans. JSON has no infinity: an error that is not finite is null."""
+        """Plain dictionaries, lists, strings, numbers and booleans. JSON has no infinity: an error that is not finite
+        is null.
+        """
         return _plain({"passed": self.passed, "top1_agreement": self.top1_agreement, **asdict(self)})
 
 
@@ -119,8 +122,8 @@ def render(report: Report) -> list[Any]:
 
 
 def _prompts(report: Report) -> Any:
-    """Each prompt by itself, in the precision that a device computes in where it was run: the likeliest next tokens of the three
-    side by side, agreement and time."""
+    """Each prompt by itself, in the precision that a device computes in where it was run: the likeliest next tokens of
+    the three side by side, agreement and time."""
     precision = report.gates[-1].precision
     table = _table(f"{report.model} on {report.target}, {precision} precision: likeliest next tokens", report)
     for heading in ("prompt", "emitted module", "torch reference", "transformers"):
@@ -130,7 +133,8 @@ def _prompts(report: Report) -> Any:
     for case in report.cases:
         if case.route == "alone" and case.precision == precision:
             table.add_row(
-                f"{_escape(_ending(report.prompts[case.prompt]))}\n[dim]{case.tokens} tokens: {', '.join(case.passes)}[/dim]",
+                f"{_escape(_ending(report.prompts[case.prompt]))}\n"
+                f"[dim]{case.tokens} tokens: {', '.join(case.passes)}[/dim]",
                 *(_escape("\n".join(case.likeliest_text[peer])) for peer in PEERS),
                 f"{case.pcc_logits:.6f}",
                 f"{case.max_relative_error:.1e}",
@@ -184,9 +188,10 @@ def _layers(report: Report) -> Any:
 
 def _failure(case: Case) -> str:
     return (
-        f"[red]FAILED[/red] {_escape(case.name)} ({case.precision}; {', '.join(case.passes)}): PCC {case.pcc_logits:.6f},"
-        f" relative error of logits {case.max_relative_error:.1e}, keys {case.keys_max_relative_error:.1e},"
-        f" values {case.values_max_relative_error:.1e}; reference against transformers {case.peer_relative_error:.1e}"
+        f"[red]FAILED[/red] {_escape(case.name)} ({case.precision}; {', '.join(case.passes)}):"
+        f" PCC {case.pcc_logits:.6f}, relative error of logits {case.max_relative_error:.1e},"
+        f" keys {case.keys_max_relative_error:.1e}, values {case.values_max_relative_error:.1e};"
+        f" reference against transformers {case.peer_relative_error:.1e}"
     )
 
 
@@ -194,8 +199,9 @@ def _summary(report: Report) -> str:
     colour, word = ("green", "passed") if report.passed else ("red", "FAILED")
     count = sum(case.passed for case in report.cases)
     return (
-        f"[{colour}]{word}[/{colour}]: {count} of {len(report.cases)} cases; top-1 agreement {report.top1_agreement:.1%};"
-        f" gates {'; '.join(map(str, report.gates))}; peak memory {report.peak_memory_bytes / 1e9:.2f} GB"
+        f"[{colour}]{word}[/{colour}]: {count} of {len(report.cases)} cases;"
+        f" top-1 agreement {report.top1_agreement:.1%}; gates {'; '.join(map(str, report.gates))};"
+        f" peak memory {report.peak_memory_bytes / 1e9:.2f} GB"
     )
 
 

@@ -43,7 +43,9 @@ def test_auto_finds_the_file_of_the_installed_package_that_the_manifest_names(pa
 
 
 def test_auto_without_the_package_or_its_file_says_what_to_do(package):
-    with pytest.raises(WeightError, match="no-such-weights, which carries m.gguf, is not installed; .*--no-deps no-such-weights"):
+    with pytest.raises(
+        WeightError, match="no-such-weights, which carries m.gguf, is not installed; .*--no-deps no-such-weights"
+    ):
         locate("auto", ("no-such-weights", "m.gguf"))
     with pytest.raises(WeightError, match="Fake-Weights holds no file n.gguf; reinstall it, or give a path"):
         locate("auto", ("Fake-Weights", "n.gguf"))
@@ -52,7 +54,9 @@ def test_auto_without_the_package_or_its_file_says_what_to_do(package):
 
 
 def test_a_path_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(WeightError, match=r"no weights at .*absent; give a safetensors file or folder, a .gguf file, or 'random'"):
+    with pytest.raises(
+        WeightError, match=r"no weights at .*absent; give a safetensors file or folder, a .gguf file, or 'random'"
+    ):
         locate(str(tmp_path / "absent"), None)
 
 
