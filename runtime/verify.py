@@ -135,7 +135,7 @@ def gate(module: ModuleType, precision: str) -> Gate:
     if precision == FLOAT32:
         return Gate(precision, relative_error=FLOAT32_ERROR)
     exact = module.WEIGHT_DTYPE == ttnn.bfloat16
-    return Gate(precision, pcc=PCC_BFLOAT16_WEIGHTS if exact else PCC)
+    return Gate(precision, pcc=PCC_BFLOAT16_WEIGHTS if exact else PCC, cache_pcc=PCC)
 
 
 def tokenize(

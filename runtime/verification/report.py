@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from runtime.verification.comparison import Agreement
 
 PEERS = ("emitted", "reference", "transformers")
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What every case of one precision must reach: at most a relative error, or at least a correlation.
+    """What every case of one precision must reach.
 
-    A relative error holds logits, keys and values alike, each block of keys and values by itself; a correlation holds
-    logits.
+    Either at most a relative error, which holds logits and each block of keys and values alike; or at least a
+    correlation `pcc` of the logits and `cache_pcc` of each block, since the logits of a whole pass do not depend on
+    what it wrote to the cache.
     """
 
     precision: str
     relative_error: float | None = None
     pcc: float | None = None
+    cache_pcc: float | None = None
 
-    def holds(self, pcc: float, relative_error: float) -> bool:
+    def holds(self, logits: Agreement, caches: Sequence[Agreement]) -> bool:
         """Written so that a NaN fails."""
-        return relative_error <= self.relative_error if self.pcc is None else pcc >= self.pcc
+        if self.relative_error is not None:
+            return all(one.max_relative_error <= self.relative_error for one in (logits, *caches))
+        return logits.pcc >= self.pcc and all(one.pcc >= self.cache_pcc for one in caches)
 
     def __str__(self) -> str:
-        rule = f"relative error <= {self.relative_error:g}" if self.pcc is None else f"PCC >= {self.pcc:g}"
-        return f"{self.precision}: {rule}"
+        if self.relative_error is not None:
+            return f"{self.precision}: relative error <= {self.relative_error:g}"
+        return f"{self.precision}: PCC of logits >= {self.pcc:g}, of the cache >= {self.cache_pcc:g}"
 
 
 @dataclass(frozen=True)
@@ -35,9 +43,11 @@ class Case:
     """One prompt on one way through the module, compared with the reference.
 
     `pcc_logits`, `max_relative_error` and `top1_match` are about the logits of the last token. The cache is compared
-    apart: `keys_pcc` and `values_pcc` are those of the worst layer, the relative errors those of the worst block of any
-    layer. `peer_relative_error` is the reference's own distance from transformers. `likeliest` holds the five likeliest
-    next tokens of each of PEERS, as ids and as text (ids again where there is no tokenizer).
+    apart, correlations and relative errors being those of the worst block of any layer. `top1_margin` says how near
+    the reference's own two likeliest tokens are, in the measure of `max_relative_error`: rounding may swap them where
+    it is less than twice that error. `peer_relative_error` is the reference's own distance from transformers.
+    `likeliest` holds the five likeliest next tokens of each of PEERS, as ids and as text (ids again where there is no
+    tokenizer).
     """
 
     name: str
@@ -50,6 +60,7 @@ class Case:
     pcc_logits: float
     max_relative_error: float
     top1_match: bool
+    top1_margin: float
     keys_pcc: float
     keys_max_relative_error: float
     values_pcc: float
@@ -138,7 +149,7 @@ def _prompts(report: Report) -> Any:
                 *(_escape("\n".join(case.likeliest_text[peer])) for peer in PEERS),
                 f"{case.pcc_logits:.6f}",
                 f"{case.max_relative_error:.1e}",
-                _verdict(case.top1_match),
+                "yes" if case.top1_match else f"[red]no[/red], {case.top1_margin:.1e} apart",
                 "\n".join(f"{peer} {case.seconds[peer]:.2f}" for peer in PEERS),
                 end_section=True,
             )
@@ -221,7 +232,3 @@ def _ending(text: str, length: int = 48) -> str:
     """The end of a prompt, which is what the next token follows, in one line."""
     line = " ".join(text.split())
     return line if len(line) <= length else f"...{line[-length:]}"
-
-
-def _verdict(holds: bool) -> str:
-    return "yes" if holds else "[red]no[/red]"

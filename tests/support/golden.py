@@ -172,5 +172,7 @@ class Bench:
             ours = self.cache(row)
             for name, layers in zip(("keys", "values"), self.peer.keys_and_values(list(row.tokens))):
                 for mine, theirs in zip(ours[name], layers, strict=True):
-                    worst[name] = max(worst[name], worst_blocks(mine, theirs, self.module.BLOCK_SIZE).max_relative_error)
+                    worst[name] = max(
+                        worst[name], worst_blocks(mine, theirs, self.module.BLOCK_SIZE).max_relative_error
+                    )
         return worst

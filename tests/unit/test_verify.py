@@ -16,7 +16,7 @@ from runtime import backend
 from runtime.staging import HostValues
 from runtime.stores import allocate
 from runtime.verification import bench as benches
-from runtime.verification.comparison import pcc, relative_error, worst_blocks
+from runtime.verification.comparison import Agreement, pcc, relative_error, worst_blocks
 from runtime.verification.expected import expect, peer_logits
 from runtime.verification.report import PEERS, Gate, Report, render
 from runtime.verification.routes import Outcome
@@ -156,6 +156,23 @@ def test_a_wrong_input_of_a_pass_fails(expected, precision, value, monkeypatch):
     assert failed(cases) and failed(cases) <= touched
 
 
+def unwritten_whole_passes(original):
+    def fill_table(self, prepared, chunk):
+        table = original(self, prepared, chunk)
+        return table if chunk.shape.variant == "chunked" else np.full_like(table, -1)
+
+    return fill_table
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_cache_that_was_not_written_fails_although_the_logits_are_right(expected, precision, monkeypatch):
+    monkeypatch.setattr(benches, "ROUTES", {name: benches.ROUTES[name] for name in ("alone", "together")})
+    monkeypatch.setattr(HostValues, "fill_table", unwritten_whole_passes(HostValues.fill_table))
+    cases, _ = compare(expected, precision)
+    assert failed(cases) == {case.name for case in cases if not case.passes[0].startswith("chunked")} != set()
+    assert all(case.pcc_logits >= 0.999 and case.top1_match for case in cases)
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_wrong_row_of_a_pass_fails_every_prompt(expected, precision, monkeypatch):
     monkeypatch.setattr(HostValues, "last_rows", first_row_instead_of_last(HostValues.last_rows))
@@ -190,9 +207,16 @@ def test_a_reference_that_differs_from_transformers_fails(expected):
 def test_gates_are_an_error_without_rounding_and_a_correlation_with_it():
     module = module_of("qwen3")
     assert gate(module, FLOAT32) == Gate(FLOAT32, relative_error=1e-4)
-    assert gate(module, DECLARED) == Gate(DECLARED, pcc=0.999)
-    assert gate(module_of("qwen3", packed=True), DECLARED) == Gate(DECLARED, pcc=0.99)
-    assert not gate(module, FLOAT32).holds(1.0, math.nan) and not gate(module, DECLARED).holds(math.nan, 0.0)
+    assert gate(module, DECLARED) == Gate(DECLARED, pcc=0.999, cache_pcc=0.99)
+    assert gate(module_of("qwen3", packed=True), DECLARED) == Gate(DECLARED, pcc=0.99, cache_pcc=0.99)
+    good, exact, broken = Agreement(0.9995, 1e-2), Agreement(1.0, 1e-6), Agreement(math.nan, math.nan)
+    for rule, right, wrong in (
+        (gate(module, FLOAT32), exact, good),
+        (gate(module, DECLARED), good, Agreement(0.9, 0.0)),
+    ):
+        assert rule.holds(right, [right])
+        for fault in (wrong, broken):
+            assert not rule.holds(fault, [right]) and not rule.holds(right, [right, fault])
 
 
 def test_measures_of_what_is_not_finite_or_constant_fail():
