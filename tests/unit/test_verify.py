@@ -56,6 +56,8 @@ def test_a_right_module_passes_on_every_route_and_layer(expected, precision):
     assert not failed(cases)
     assert {case.route for case in cases} == {"alone", "together", "cached prefix", "slices"}
     assert {name.split()[0] for case in cases for name in case.passes} == {"single", "batched", "chunked"}
+    best, second = expected[0].logits.topk(2).values
+    assert cases[0].top1_margin == pytest.approx(((best - second) / expected[0].logits.abs().max()).item())
     limit = 1e-4 if precision == FLOAT32 else 0.05
     assert [row.layer for row in layers] == [0, 1]
     assert all(row.hidden_max_relative_error <= limit and row.hidden_pcc >= 0.999 for row in layers)
