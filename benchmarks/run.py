@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import build, command_line, host_time, module_import, prefill, verify_memory, workloads
@@ -46,18 +47,7 @@ def table(figures: list[Figure]) -> str:
 
 
 def record(figures: list[Figure]) -> dict[str, object]:
-    rows = [
-        {
-            "name": f.name,
-            "unit": f.unit,
-            "least": f.least,
-            "median": f.median,
-            "limit": f.limit,
-            "met": f.met,
-            "samples": f.samples,
-        }
-        for f in figures
-    ]
+    rows = [{**asdict(figure), "least": figure.least, "median": figure.median, "met": figure.met} for figure in figures]
     return {"machine": machine(), "figures": rows}
 
 

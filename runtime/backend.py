@@ -1,7 +1,7 @@
 """Which `ttnn` this process is bound to: the library, or the emulator where there is none.
 
-Bound once, at import. The environment variable PREFILL_BACKEND ("ttnn" or "emulator") decides; without it the library is taken
-where it can be imported.
+Bound once, at import. The environment variable PREFILL_BACKEND ("ttnn" or "emulator") decides; without it the library
+is taken where it can be imported.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def _bind() -> tuple[str, Any]:
             return "ttnn", importlib.import_module("ttnn")
         except ImportError as error:
             if wanted == "ttnn":
-                raise RuntimeError(f"{VARIABLE}=ttnn, but ttnn cannot be imported ({error}); install it or unset it") from error
+                raise RuntimeError(
+                    f"{VARIABLE}=ttnn, but ttnn cannot be imported ({error}); install it or unset it"
+                ) from error
     return "emulator", importlib.import_module("runtime.emulator")
 
 
 name, ttnn = _bind()
 
 
-def open_device(
-    board: Board, *, precision: str = "declared", device_id: int = 0, trace_region_size: int = 0
-) -> Any:
+def open_device(board: Board, *, precision: str = "declared", device_id: int = 0, trace_region_size: int = 0) -> Any:
     """Open one chip that must be `board`. `precision` "float32" (no rounding) exists on the emulator only.
 
     `trace_region_size` is in bytes. Raises RuntimeError when the chip that was found is another one than the board.
@@ -45,14 +45,17 @@ def open_device(
             device_id=device_id, board=board, precision=precision, trace_region_size=trace_region_size
         )
     if precision != "declared":
-        raise ValueError(f"precision {precision!r} needs the emulator: a device stores the declared dtypes ({VARIABLE}=emulator)")
+        raise ValueError(
+            f"precision {precision!r} needs the emulator: a device stores the declared dtypes ({VARIABLE}=emulator)"
+        )
     device = ttnn.open_device(device_id=device_id, trace_region_size=trace_region_size)
     found = (str(device.arch()).rsplit(".", 1)[-1].lower(), _pair(device.compute_with_storage_grid_size()))
     if found != (board.architecture, board.grid):
         ttnn.close_device(device)
         raise RuntimeError(
-            f"device {device_id} is {found[0]} with {found[1][0]}x{found[1][1]} worker cores, but the module was built for "
-            f"{board.name}: {board.architecture} with {board.grid[0]}x{board.grid[1]}; build it for the target that is there"
+            f"device {device_id} is {found[0]} with {found[1][0]}x{found[1][1]} worker cores, but the module was built "
+            f"for {board.name}: {board.architecture} with {board.grid[0]}x{board.grid[1]}; build it for the target "
+            "that is there"
         )
     return device
 

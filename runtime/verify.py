@@ -48,12 +48,14 @@ def main_verification(
     precisions: Sequence[str] = (FLOAT32, DECLARED),
     progress: Progress = lambda text: None,
     package_file: tuple[str, str] | None = None,
+    device_id: int = 0,
 ) -> Report:
-    """Verify `module` with the weights of `weights`: "auto" (the file that `package_file` names in an installed package), "random",
-    or a path. `prompts` default to the project's own. `progress` is told each step in words.
+    """Verify `module` with the weights of `weights`: "auto" (the file that `package_file` names in an installed
+    package), "random", or a path. `prompts` default to the project's own. `progress` is told each step in words.
 
-    The peers run one after another: the transformers model is gone before the reference runs on its parameters, so that one copy
-    of the weights is held beside the device's. Raises WeightError, and RowError where a prompt cannot be served.
+    The peers run one after another: the transformers model is gone before the reference runs on its parameters, so that
+    one copy of the weights is held beside the device's. Raises WeightError, and RowError where a prompt cannot be
+    served.
     """
     return_freed_memory()
     source = locate(weights, package_file)
@@ -72,11 +74,19 @@ def main_verification(
     cases: list[Case] = []
     layers: list[LayerRow] = []
     for rule in gates:
-        found, rows = verify(module, tensors, expected, rule, words, progress)
+        found, rows = verify(module, tensors, expected, rule, words, progress, device_id)
         cases += found
         layers += rows
     return Report(
-        module.MODEL, module.TARGET, backend.name, str(source), texts, gates, tuple(cases), tuple(layers), peak_memory_bytes()
+        module.MODEL,
+        module.TARGET,
+        backend.name,
+        str(source),
+        texts,
+        gates,
+        tuple(cases),
+        tuple(layers),
+        peak_memory_bytes(),
     )
 
 
@@ -87,11 +97,12 @@ def verify(
     rule: Gate,
     words: Callable[[int], str] = str,
     progress: Progress = lambda text: None,
+    device_id: int = 0,
 ) -> tuple[list[Case], list[LayerRow]]:
-    """Load `tensors` (published names) onto a device of the module's board in the rule's precision, and compare all that comes
-    out with `expected`."""
+    """Load `tensors` (published names) onto a device of the module's board in the rule's precision, and compare all
+    that comes out with `expected`."""
     progress(f"{rule.precision}: loading weights onto the device")
-    device = backend.open_device(module.BOARD, precision=rule.precision)
+    device = backend.open_device(module.BOARD, precision=rule.precision, device_id=device_id)
     try:
         loaded = load_weights(module, device, tensors)
         stores = allocate(module, device)
@@ -118,17 +129,21 @@ def expectations(
 
 
 def gate(module: ModuleType, precision: str) -> Gate:
-    """The rule of a precision: nothing rounded leaves a relative error, declared dtypes a correlation with the exact reference."""
+    """The rule of a precision: nothing rounded leaves a relative error, declared dtypes a correlation with the exact
+    reference.
+    """
     if precision == FLOAT32:
         return Gate(precision, relative_error=FLOAT32_ERROR)
     exact = module.WEIGHT_DTYPE == ttnn.bfloat16
-    return Gate(precision, pcc=PCC_BFLOAT16_WEIGHTS if exact else PCC)
+    return Gate(precision, pcc=PCC_BFLOAT16_WEIGHTS if exact else PCC, cache_pcc=PCC)
 
 
 def tokenize(
     module: ModuleType, tokenizer: Any | None, prompts: Sequence[str] | None
 ) -> tuple[tuple[str, ...], list[list[int]]]:
-    """Prompts and their ids; without a tokenizer, random ids of many lengths. Default prompts longer than the context are left out."""
+    """Prompts and their ids; without a tokenizer, random ids of many lengths. Default prompts longer than the context
+    are left out.
+    """
     if tokenizer is not None:
         ids = [tokenizer(text).input_ids for text in prompts or PROMPTS]
         kept = [pair for pair in zip(prompts or PROMPTS, ids) if prompts or len(pair[1]) <= module.CONTEXT]
@@ -142,8 +157,10 @@ def tokenize(
 
 
 def return_freed_memory() -> None:
-    """Keep the C library from hoarding: after large tensors were freed it serves the next ones from a heap that never shrinks,
-    and the peers' memory would add up although they run one after another. Does nothing where the library is not glibc."""
+    """Keep the C library from hoarding: after large tensors were freed it serves the next ones from a heap that never
+    shrinks, and the peers' memory would add up although they run one after another. Does nothing where the library is
+    not glibc.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, OWN_MAPPING_BYTES)

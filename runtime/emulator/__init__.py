@@ -1,7 +1,7 @@
 """A strict stand-in for a Tenstorrent device: the part of ttnn that emitted modules use, on torch.
 
-Names, keywords and defaults are the library's. What it accepts, it is never kinder than the library, and it also refuses the
-argument errors that the library lets pass in silence. Numbers model storage types, not the matrix unit.
+Names, keywords and defaults are the library's. What it accepts, it is never kinder than the library, and it also
+refuses the argument errors that the library lets pass in silence. Numbers model storage types, not the matrix unit.
 """
 
 from . import experimental, transformer
@@ -20,7 +20,7 @@ from .configs import (
     UnaryOpType,
     WormholeComputeKernelConfig,
 )
-from .device import Device, close_device, open_device, synchronize_device
+from .device import Arch, Device, close_device, open_device, synchronize_device
 from .dtypes import DataType, Layout
 from .errors import EmulatorError
 from .operations.data_movement import reshape, slice, to_layout, transpose, unsqueeze_to_4D

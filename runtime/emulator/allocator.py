@@ -1,7 +1,8 @@
-"""Memory of one kind (DRAM or L1), allocated in lock-step over its banks: one address means the same place in every bank.
+"""Memory of one kind (DRAM or L1), allocated in lock-step over its banks: one address means the same place in every
+bank.
 
-First fit in address order, upwards from the bottom in DRAM and downwards from the top in L1, which is what the library was seen to
-do on mock devices; the addresses agree with it.
+First fit in address order, upwards from the bottom in DRAM and downwards from the top in L1, which is what the
+library was seen to do on mock devices; the addresses agree with it.
 """
 
 from __future__ import annotations
@@ -84,9 +85,10 @@ class BankAllocator:
         view = self.view()
         raise EmulatorError(
             operation,
-            f"out of {self.kind} memory: a buffer of {pages * page_bytes} B over {self.banks} banks needs {size} B in each "
-            f"bank of {self.bank_bytes} B, of which {view.total_bytes_allocated_per_bank} B are allocated and "
-            f"{view.total_bytes_free_per_bank} B free, {view.largest_contiguous_bytes_free_per_bank} B of them in one piece",
+            f"out of {self.kind} memory: a buffer of {pages * page_bytes} B over {self.banks} banks needs {size} B in "
+            f"each bank of {self.bank_bytes} B, of which {view.total_bytes_allocated_per_bank} B are allocated and "
+            f"{view.total_bytes_free_per_bank} B free, "
+            f"{view.largest_contiguous_bytes_free_per_bank} B of them in one piece",
         )
 
     def release(self, address: int, size: int) -> None:

@@ -1,7 +1,8 @@
 """Argument types of the operations: grids, memory, compute and program configurations.
 
-All are frozen and hashable, because they are part of a program's identity. Field names, defaults and which fields are keywords
-follow the library. Fields that no emitted module may set away from their default are not there: passing one is a TypeError.
+All are frozen and hashable, because they are part of a program's identity. Field names, defaults and which fields are
+keywords follow the library. Fields that no emitted module may set away from their default are not there: passing one
+is a TypeError.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ class MathFidelity(Enum):
     HiFi3 = 3
     HiFi4 = 4
     Invalid = 255
-
 
     __hash__ = object.__hash__
 
@@ -38,6 +38,8 @@ class TensorMemoryLayout(Enum):
 class BufferType(Enum):
     DRAM = 0
     L1 = 1
+
+    __hash__ = object.__hash__
 
 
 @dataclass(frozen=True)

@@ -170,18 +170,21 @@ class Device:
         return round_to(values, spec.dtype)
 
     def check_program_memory(self, name: str, program_bytes: int) -> None:
-        """A program's buffers grow upwards on every core from where its tensors may begin; tensors come down from the top."""
+        """A program's buffers grow upwards on every core from where its tensors may begin; tensors come down from the
+        top.
+        """
         end = self.board.l1_limit - self.board.l1_bank_bytes + program_bytes
         if end > self.board.l1_limit:
             raise EmulatorError(
                 name,
-                f"the program's buffers of {program_bytes} B end at {end} B on each core, beyond the {self.board.l1_limit} B of L1; "
-                "take smaller blocks",
+                f"the program's buffers of {program_bytes} B end at {end} B on each core, beyond the "
+                f"{self.board.l1_limit} B of L1; take smaller blocks",
             )
         lowest = self._allocators[BufferType.L1].lowest_address()
         if lowest is not None and end > lowest:
             raise EmulatorError(
-                name, f"the program's buffers end at {end} B on each core and would run into the L1 tensor at {lowest} B"
+                name,
+                f"the program's buffers end at {end} B on each core and would run into the L1 tensor at {lowest} B",
             )
 
     def compile(self, key: Any, program: Any) -> None:
@@ -243,9 +246,7 @@ class Device:
             self._log.append(Operation(name, outputs, *(captured_at or caller()), replayed=captured_at is not None))
 
 
-def open_device(
-    *, device_id: int = 0, board: Board, precision: str = "declared", trace_region_size: int = 0
-) -> Device:
+def open_device(*, device_id: int = 0, board: Board, precision: str = "declared", trace_region_size: int = 0) -> Device:
     """A fresh device with empty memory."""
     return Device(board, precision=precision, device_id=device_id, trace_region_size=trace_region_size)
 

@@ -1,8 +1,8 @@
 """The one way in which an operation reaches the device: check, compile, allocate, compute, round, store.
 
-An operation supplies a `plan` (specs and attributes -> output specs, or a refusal), which runs once for each program, a `check` of
-values that the device itself could not refuse, and a `compute` on plain torch values. `compute` and `check` close over attributes
-only and never over tensors, so that a trace can run them again on the same buffers.
+An operation supplies a `plan` (specs and attributes -> output specs, or a refusal), which runs once for each program,
+a `check` of values that the device itself could not refuse, and a `compute` on plain torch values. `compute` and
+`check` close over attributes only and never over tensors, so that a trace can run them again on the same buffers.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from .tensor import Tensor
 class Plan(NamedTuple):
     """What a program is: its outputs, and the L1 memory that its own buffers take on each core.
 
-    `moves` says that values are only moved, so that equal types need no rounding.
+    `moves` says that values are only moved, so that equal types need no rounding. `scratch` is device memory that the operation
+    takes before its outputs and gives back at its end.
     """
 
     outputs: tuple[TensorSpec, ...]
     moves: bool = False
     l1_bytes: int = 0
+    scratch: tuple[TensorSpec, ...] = ()
 
 
 class Launch(NamedTuple):
-    """One operation on particular buffers: what a trace keeps. `in_place` is the index of the input that it writes, or None.
+    """One operation on particular buffers: what a trace keeps. `in_place` is the index of the input that it writes,
+    or None.
 
     `specs` are the shapes under which the inputs were passed; a buffer may be seen through a view of another shape.
     `captured_at` is the line that asked for it, in a recording.
@@ -44,6 +47,7 @@ class Launch(NamedTuple):
     check: Callable[..., None] | None
     compute: Callable[..., Any]
     in_place: int | None
+    scratch: tuple[Buffer, ...] = ()
     captured_at: tuple[str, int] | None = None
 
 
@@ -59,7 +63,8 @@ def launch(
 ) -> tuple[Tensor, ...]:
     """Run one operation and return its outputs (none for one that writes in place).
 
-    `plan` is called with the device, the input specs and then the attributes; `compute` and `check` with the input values.
+    `plan` is called with the device, the input specs and then the attributes; `compute` and `check` with the input
+    values.
     """
     buffers = tuple([_buffer(name, tensor) for tensor in inputs])
     specs = tuple([tensor.spec for tensor in inputs])
@@ -77,18 +82,18 @@ def launch(
         device.compile(key, program)
     elif program.l1_bytes:
         device.check_program_memory(name, program.l1_bytes)
+    values = []
     if device.recording is None:
         values = [_seen(buffer, spec) for buffer, spec in zip(buffers, specs)]
         if check is not None:
             check(*values)
-        owners = _allocate(name, device, program.outputs)
-        outputs = tuple([owner.buffer for owner in owners])
-        work = Launch(name, buffers, specs, outputs, program, check, compute, in_place)
+    scratch, owners = _allocate(name, device, program)
+    outputs = tuple([owner.buffer for owner in owners])
+    work = Launch(name, buffers, specs, outputs, program, check, compute, in_place, scratch)
+    if device.recording is None:
         _compute(device, work, values)
     else:
-        owners = _allocate(name, device, program.outputs)
-        outputs = tuple([owner.buffer for owner in owners])
-        device.recording.add(Launch(name, buffers, specs, outputs, program, check, compute, in_place, caller()))
+        device.recording.add(work._replace(captured_at=caller()))
     device.note(name, program.outputs)
     return tuple([Tensor(spec, ownership=owner) for spec, owner in zip(program.outputs, owners)])
 
@@ -113,16 +118,20 @@ def _seen(buffer: Buffer, spec: TensorSpec) -> torch.Tensor:
     return values if spec is buffer.spec else values.reshape(spec.shape)
 
 
-def _allocate(name: str, device: Device, specs: tuple[TensorSpec, ...]) -> list[Ownership]:
-    owners: list[Ownership] = []
+def _allocate(name: str, device: Device, program: Plan) -> tuple[tuple[Buffer, ...], list[Ownership]]:
+    """The scratch, which is free again on return, and the outputs."""
+    made: list[Buffer] = []
     try:
-        for spec in specs:
-            owners.append(Ownership(Buffer(spec, device, name)))
+        for spec in (*program.scratch, *program.outputs):
+            made.append(Buffer(spec, device, name))
     except EmulatorError:
-        for owner in owners:  # the traceback would keep them until it is dropped
-            owner.buffer.free()
+        for buffer in made:
+            buffer.free()
         raise
-    return owners
+    scratch = tuple(made[: len(program.scratch)])
+    for buffer in scratch:
+        buffer.free()
+    return scratch, [Ownership(buffer) for buffer in made[len(program.scratch) :]]
 
 
 def _compute(device: Device, work: Launch, values: list[torch.Tensor]) -> None:

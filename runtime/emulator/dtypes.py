@@ -1,7 +1,7 @@
 """Storage data types, and rounding to them bit for bit as the library packs host values.
 
-Values are held as float32 (floats) or int64 (integers) whatever the declared type, so a type is a rule here and not a memory
-format: `round_to` maps float32 values to the nearest values that the declared type can hold.
+Values are held as float32 (floats) or int64 (integers) whatever the declared type, so a type is a rule here and not a
+memory format: `round_to` maps float32 values to the nearest values that the declared type can hold.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ TORCH_DTYPES = {
 
 
 def round_to(values: torch.Tensor, dtype: DataType) -> torch.Tensor:
-    """float32 values -> the float32 values that `dtype` stores for them. May return `values` itself; never writes to it."""
+    """float32 values -> the float32 values that `dtype` stores for them. May return `values` itself; never writes to
+    it.
+    """
     if dtype is DataType.BFLOAT16:
         return values.bfloat16().float()
     if dtype in BLOCK_FLOATS:
@@ -85,8 +87,9 @@ def round_to(values: torch.Tensor, dtype: DataType) -> torch.Tensor:
 def _round_blocks(values: torch.Tensor, bits: int) -> torch.Tensor:
     """Block float: 16 values of a row share the largest exponent; magnitudes keep `bits` bits.
 
-    A magnitude is shifted to the shared exponent by truncation (24 significant bits survive) and then rounded half to even,
-    saturating. Rows whose length is no multiple of 16 are padded with zeros, which never raise the shared exponent.
+    A magnitude is shifted to the shared exponent by truncation (24 significant bits survive) and then rounded half to
+    even, saturating. Rows whose length is no multiple of 16 are padded with zeros, which never raise the shared
+    exponent.
     """
     if values.numel() == 0:
         return values
@@ -115,7 +118,8 @@ def _round_normal_blocks(blocks: torch.Tensor, largest: torch.Tensor, bits: int)
 def _round_extreme_blocks(blocks: torch.Tensor, largest: torch.Tensor, bits: int) -> torch.Tensor:
     """The same rule in float64, where neither scale overflows, with denormals as zero.
 
-    An infinity or NaN survives and lifts its block to the exponent above every finite one, which wipes out its neighbours.
+    An infinity or NaN survives and lifts its block to the exponent above every finite one, which wipes out its
+    neighbours.
     """
     finite = torch.isfinite(blocks)
     normal = torch.where(finite & (blocks.abs() >= SMALLEST_NORMAL), blocks, 0.0).double()

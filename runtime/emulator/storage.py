@@ -1,4 +1,6 @@
-"""What a tensor is (TensorSpec) and where its values are (Buffer): the parts of a tensor that operations and traces share."""
+"""What a tensor is (TensorSpec) and where its values are (Buffer): the parts of a tensor that operations and traces
+share.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ POISONED_INTEGER = 0x7FC07FC0  # what destroyed memory reads as where NaN does n
 
 
 class Shape:
-    """Sizes of a tensor, outermost first. Equal to any list or tuple of the same numbers; cannot be sliced, as in the library."""
+    """Sizes of a tensor, outermost first. Equal to any list or tuple of the same numbers; cannot be sliced, as in the
+    library.
+    """
 
     __slots__ = ("_sizes",)
 
@@ -55,7 +59,9 @@ class Shape:
 
 
 class TensorSpec:
-    """Shape, type, layout and place of a tensor. Made by `tensor_spec` only, which returns one object for equal arguments."""
+    """Shape, type, layout and place of a tensor. Made by `tensor_spec` only, which returns one object for equal
+    arguments.
+    """
 
     __slots__ = ("shape", "padded_shape", "dtype", "layout", "memory_config", "pages", "page_bytes", "volume")
 
@@ -133,7 +139,7 @@ class Buffer:
     def writable(self) -> torch.Tensor:
         """The values, in torch memory that belongs to this buffer alone."""
         values = self.read()
-        if self.shared:
+        if self.shared or not values.is_contiguous():
             values = self.values = values.clone(memory_format=torch.contiguous_format)
             self.shared = False
         return values

@@ -24,8 +24,8 @@ class StorageType(Enum):
 class Tensor:
     """A handle. Device memory is given back with the last handle on it, or by `deallocate`, whichever is first.
 
-    `host_values` are unrounded, because only the device that they go to knows its precision; `host_exact` marks values that came
-    from a device and must not be rounded again.
+    `host_values` are unrounded, because only the device that they go to knows its precision; `host_exact` marks
+    values that came from a device and must not be rounded again.
     """
 
     __slots__ = ("spec", "ownership", "host_values", "host_exact", "__weakref__")
@@ -84,14 +84,17 @@ class Tensor:
         buffer = self.ownership.buffer
         if not buffer.allocated:
             raise EmulatorError(
-                operation, f"the tensor {self.spec!r} is not allocated: it was deallocated before this use (address {buffer.address})"
+                operation,
+                f"the tensor {self.spec!r} is not allocated: it was deallocated before this use "
+                f"(address {buffer.address})",
             )
         return buffer
 
     def __repr__(self) -> str:
         if self.ownership is None:
             return f"Tensor({self.spec!r}, host)"
-        return f"Tensor({self.spec!r}, {'address ' + str(self.ownership.buffer.address) if self.is_allocated() else 'freed'})"
+        place = f"address {self.ownership.buffer.address}" if self.is_allocated() else "freed"
+        return f"Tensor({self.spec!r}, {place})"
 
 
 def view(tensor: Tensor, spec: TensorSpec) -> Tensor:

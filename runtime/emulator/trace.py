@@ -1,8 +1,8 @@
 """Trace capture and replay.
 
-During capture nothing executes: operations are checked, their outputs get real addresses and the work is recorded. What a captured
-operation returned therefore holds nothing until the first replay (it reads as NaN). Memory freed during capture may be handed out
-again afterwards, and every replay then writes over it, as on silicon.
+During capture nothing executes: operations are checked, their outputs get real addresses and the work is recorded.
+What a captured operation returned therefore holds nothing until the first replay (it reads as NaN). Memory freed
+during capture may be handed out again afterwards, and every replay then writes over it, as on silicon.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from .dispatch import Launch, replay
 from .errors import EmulatorError
 from .storage import Buffer
 
-# Unverified: a record holds a launch command and, for each core, addresses and run-time arguments. Sized so that 600 operations on
-# 64 cores take 8.6 MB, which lies below the regions of 20 to 50 MB that published runtimes reserve for models of that depth.
+# Unverified: a record holds a launch command and, for each core, addresses and run-time arguments. Sized so that 600
+# operations on 64 cores take 8.6 MB, which lies below the regions of 20 to 50 MB that published runtimes reserve for
+# models of that depth.
 BYTES_PER_OPERATION = 4096
 BYTES_PER_OPERATION_AND_CORE = 160
 
@@ -40,7 +41,7 @@ class Trace:
         for buffer in work.inputs:
             if id(buffer) not in self.outputs:
                 self.externals[id(buffer)] = (work.name, buffer)
-        for buffer in work.outputs:
+        for buffer in (*work.scratch, *work.outputs):
             self.outputs[id(buffer)] = buffer
         self.launches.append(work)
 
@@ -48,7 +49,7 @@ class Trace:
         """Note when each result is last used, so that a replay keeps no more of them than the device would."""
         last_use = {}
         for index, work in enumerate(self.launches):
-            for buffer in (*work.inputs, *work.outputs):
+            for buffer in (*work.inputs, *work.scratch, *work.outputs):
                 last_use[id(buffer)] = index
         self._dead_after = [[] for _ in self.launches]
         for key, buffer in self.outputs.items():
@@ -111,8 +112,9 @@ def end_trace_capture(mesh_device: Device, trace_id: int, *, cq_id: int | None =
         _forget_when_last(mesh_device)
         raise EmulatorError(
             "end_trace_capture",
-            f"a trace of {len(trace.launches)} operations needs about {trace.bytes} B beside the {held} B of other traces, but the "
-            f"trace region has {mesh_device.trace_region_size} B; open the device with a larger trace_region_size",
+            f"a trace of {len(trace.launches)} operations needs about {trace.bytes} B beside the {held} B of other "
+            f"traces, but the trace region has {mesh_device.trace_region_size} B; open the device with a larger "
+            "trace_region_size",
         )
     trace.finish(mesh_device)
     mesh_device.traces[trace_id] = trace
@@ -128,8 +130,8 @@ def execute_trace(mesh_device: Device, trace_id: int, *, cq_id: int | None = Non
         if not buffer.allocated:
             raise EmulatorError(
                 "execute_trace",
-                f"trace {trace_id} uses the tensor {buffer.spec!r} at address {buffer.address} in {name}, which was freed after "
-                "the capture; keep the inputs of a trace until it is released",
+                f"trace {trace_id} uses the tensor {buffer.spec!r} at address {buffer.address} in {name}, which was "
+                "freed after the capture; keep the inputs of a trace until it is released",
             )
     _settle_transients(mesh_device)
     mesh_device.counters.destroyed_tensors += trace.destroy_overlapped(mesh_device)
@@ -181,5 +183,7 @@ def _forget_when_last(device: Device) -> None:
 def _trace(device: Device, operation: str, trace_id: int) -> Trace:
     trace = device.traces.get(trace_id)
     if trace is None:
-        raise EmulatorError(operation, f"no trace {trace_id}; captured and not released: {sorted(device.traces) or 'none'}")
+        raise EmulatorError(
+            operation, f"no trace {trace_id}; captured and not released: {sorted(device.traces) or 'none'}"
+        )
     return trace

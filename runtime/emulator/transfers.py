@@ -57,7 +57,9 @@ def _convert(name: str, tensor: torch.Tensor, dtype: DataType) -> torch.Tensor:
     if dtype in FLOATS:
         return tensor.float().contiguous()
     if tensor.dtype.is_floating_point:
-        require(bool((tensor == tensor.trunc()).all()), name, f"values with a fraction cannot be stored as {dtype.name}")
+        require(
+            bool((tensor == tensor.trunc()).all()), name, f"values with a fraction cannot be stored as {dtype.name}"
+        )
     values = tensor.to(torch.int64).contiguous()
     if values.numel():
         low, high = INTEGER_RANGES[dtype]
@@ -116,7 +118,9 @@ def to_torch(
     device: Device | None = None,
     cq_id: int | None = None,
 ) -> torch.Tensor:
-    """A copy of the values. bfloat16 comes back as torch.bfloat16, or as float32 where nothing was rounded (float32 mode)."""
+    """A copy of the values. bfloat16 comes back as torch.bfloat16, or as float32 where nothing was rounded (float32
+    mode).
+    """
     name = "to_torch"
     require(mesh_composer is None, name, "placements over a mesh are not modelled; leave mesh_composer out")
     spec = tensor.spec
@@ -129,7 +133,9 @@ def to_torch(
             values = round_to(values, spec.dtype)
     target = torch.float32 if exact and spec.is_float else TORCH_DTYPES[spec.dtype]
     result = values.to(dtype or target)
-    result = result.clone(memory_format=torch.contiguous_format) if _same_memory(result, values) else result.contiguous()
+    result = (
+        result.clone(memory_format=torch.contiguous_format) if _same_memory(result, values) else result.contiguous()
+    )
     if torch_rank is not None:
         while result.dim() > torch_rank:
             require(result.shape[0] == 1, name, f"shape {list(spec.shape)} cannot be squeezed to rank {torch_rank}")
@@ -140,7 +146,9 @@ def to_torch(
 def to_device(
     tensor: Tensor, device: Device, memory_config: MemoryConfig | None = None, *, cq_id: int | None = None
 ) -> Tensor:
-    """Copy a host tensor to the device; a tensor that is there already is returned as another handle on the same memory."""
+    """Copy a host tensor to the device; a tensor that is there already is returned as another handle on the same
+    memory.
+    """
     if tensor.is_on_device():
         tensor.buffer("to_device")
         return view(tensor, tensor.spec)
@@ -163,9 +171,13 @@ def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id
     require(not host_tensor.is_on_device(), name, "the first tensor must be on the host")
     buffer = device_tensor.buffer(name)
     source, target = host_tensor.spec, device_tensor.spec
-    require(source.shape == target.shape, name, f"shapes differ: host {list(source.shape)}, device {list(target.shape)}")
+    require(
+        source.shape == target.shape, name, f"shapes differ: host {list(source.shape)}, device {list(target.shape)}"
+    )
     require(source.dtype is target.dtype, name, f"dtypes differ: host {source.dtype.name}, device {target.dtype.name}")
-    require(source.layout is target.layout, name, f"layouts differ: host {source.layout.name}, device {target.layout.name}")
+    require(
+        source.layout is target.layout, name, f"layouts differ: host {source.layout.name}, device {target.layout.name}"
+    )
     device = buffer.device
     device.enter(name)
     _refuse_in_capture(device, name)
@@ -180,9 +192,13 @@ def copy_device_to_host_tensor(
     require(not host_tensor.is_on_device(), name, "the second tensor must be on the host")
     device_tensor.buffer(name)
     source, target = device_tensor.spec, host_tensor.spec
-    require(source.shape == target.shape, name, f"shapes differ: device {list(source.shape)}, host {list(target.shape)}")
+    require(
+        source.shape == target.shape, name, f"shapes differ: device {list(source.shape)}, host {list(target.shape)}"
+    )
     require(source.dtype is target.dtype, name, f"dtypes differ: device {source.dtype.name}, host {target.dtype.name}")
-    require(source.layout is target.layout, name, f"layouts differ: device {source.layout.name}, host {target.layout.name}")
+    require(
+        source.layout is target.layout, name, f"layouts differ: device {source.layout.name}, host {target.layout.name}"
+    )
     host_tensor.host_values = _read(name, device_tensor).clone(memory_format=torch.contiguous_format)
     host_tensor.host_exact = device_tensor.ownership.buffer.device.precision == "float32"
 
@@ -232,7 +248,9 @@ def _lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 
 
 def deallocate(tensor: Tensor, force: bool = True) -> None:
-    """Free the memory now; without `force` only where no other handle shares it. Freeing twice is counted and does nothing."""
+    """Free the memory now; without `force` only where no other handle shares it. Freeing twice is counted and does
+    nothing.
+    """
     if not tensor.is_on_device():
         return
     buffer = tensor.ownership.buffer

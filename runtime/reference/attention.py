@@ -19,8 +19,8 @@ Parameter = Callable[[str], Tensor]
 def project(hidden: Tensor, parameter: Parameter, geometry: Geometry, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
     """Normed hidden `[tokens, hidden]` -> rotated query, rotated key and value, each `[its heads, tokens, head_dim]`.
 
-    `parameter` gives a tensor by its published name below the layer. Order of the optional terms: bias, then the norm of each
-    head, then rotation.
+    `parameter` gives a tensor by its published name below the layer. Order of the optional terms: bias, then the norm
+    of each head, then rotation.
     """
     query = _heads(hidden, parameter, "q_proj", geometry.query_heads, geometry)
     key = _heads(hidden, parameter, "k_proj", geometry.key_value_heads, geometry)
@@ -32,11 +32,12 @@ def project(hidden: Tensor, parameter: Parameter, geometry: Geometry, cos: Tenso
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, start: int) -> Tensor:
-    """softmax(q k^T / sqrt(head_dim)) v, where query token i stands at position `start` + i and sees positions 0 to its own.
+    """softmax(q k^T / sqrt(head_dim)) v, where query token i stands at position `start` + i and sees positions 0 to its
+    own.
 
     query `[query_heads, tokens, head_dim]`, key and value `[key_value_heads, start + tokens, head_dim]` ->
-    `[tokens, query_heads * head_dim]`. Consecutive query heads share a key head. Queries go in blocks, and a block meets only
-    the keys it can see.
+    `[tokens, query_heads * head_dim]`. Consecutive query heads share a key head. Queries go in blocks, and a block
+    meets only the keys it can see.
     """
     query_heads, tokens, head_dim = query.shape
     key_value_heads, visible, _ = key.shape

@@ -19,7 +19,9 @@ Observer = Callable[[int, Tensor, Tensor, Tensor], None]
 
 @dataclass
 class Cache:
-    """Keys (rotated) and values of every layer so far, `[key_value_heads, tokens, head_dim]` each. It grows with each call."""
+    """Keys (rotated) and values of every layer so far, `[key_value_heads, tokens, head_dim]` each. It grows with each
+    call.
+    """
 
     keys: list[Tensor] = field(default_factory=list)
     values: list[Tensor] = field(default_factory=list)
@@ -51,10 +53,11 @@ def forward(
 ) -> Tensor:
     """Logits `[rows, vocabulary]` of `tokens`, which follow whatever `cache` holds.
 
-    `tensors` maps published names (model.layers.0.self_attn.q_proj.weight, ...) to tensors of any floating dtype; each is
-    converted to `dtype` when its layer is reached, so that a memory-mapped checkpoint is never whole in memory. `rows` are
-    indices into `tokens` (default: all of them); only these reach the head. `observe(layer, hidden, key, value)` is called after
-    each layer with that layer's output `[tokens, hidden]` and the keys and values of these tokens.
+    `tensors` maps published names (model.layers.0.self_attn.q_proj.weight, ...) to tensors of any floating dtype; each
+    is converted to `dtype` when its layer is reached, so that a memory-mapped checkpoint is never whole in memory.
+    `rows` are indices into `tokens` (default: all of them); only these reach the head. `observe(layer, hidden, key,
+    value)` is called after each layer with that layer's output `[tokens, hidden]` and the keys and values of these
+    tokens.
     """
     ids = torch.as_tensor(tokens, dtype=torch.int64)
     outside = ids[(ids < 0) | (ids >= geometry.vocabulary)]

@@ -42,8 +42,8 @@ def parameter_shapes(geometry: Geometry) -> dict[str, tuple[int, ...]]:
 class RandomParameters(Mapping[str, Tensor]):
     """Every parameter of `geometry` drawn at random in float32, when it is asked for: nothing is held.
 
-    A tensor depends on `seed` and its own name alone. Norm weights scatter around one and biases around zero, widely enough
-    that dropping one shows; projections keep the size of what passes through them.
+    A tensor depends on `seed` and its own name alone. Norm weights scatter around one and biases around zero, widely
+    enough that dropping one shows; projections keep the size of what passes through them.
     """
 
     def __init__(self, geometry: Geometry, seed: int) -> None:

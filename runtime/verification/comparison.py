@@ -18,7 +18,7 @@ class Agreement:
 
 
 def relative_error(ours: Tensor, theirs: Tensor) -> float:
-    """max|ours - theirs| / max|theirs|; infinite where either holds a value that is not finite. Shapes must be equal."""
+    """max|ours - theirs| / max|theirs|; infinite where either is not finite. Shapes must be equal."""
     _require_equal_shapes(ours, theirs)
     ours, theirs = ours.double(), theirs.double()
     difference, size = (ours - theirs).abs().max().item(), theirs.abs().max().item()
@@ -42,16 +42,14 @@ def agreement(ours: Tensor, theirs: Tensor) -> Agreement:
     return Agreement(pcc(ours, theirs), relative_error(ours, theirs))
 
 
-def worst_block(ours: Tensor, theirs: Tensor, block_size: int) -> tuple[float, int]:
-    """Largest relative error of one key-value block, and its index. Both are `[heads, tokens, head_dim]`.
+def worst_blocks(ours: Tensor, theirs: Tensor, block_size: int) -> Agreement:
+    """The lowest correlation and the largest relative error of any key-value block of `[heads, tokens, head_dim]`.
 
-    Each block is measured against its own largest value, so that one misplaced block cannot hide behind larger ones.
+    Each block is measured by itself, so that one that is misplaced or was never written cannot hide among the others.
     """
     _require_equal_shapes(ours, theirs)
-    pairs = zip(ours.split(block_size, dim=1), theirs.split(block_size, dim=1))
-    errors = [relative_error(mine, other) for mine, other in pairs]
-    worst = max(range(len(errors)), key=errors.__getitem__)
-    return errors[worst], worst
+    blocks = [agreement(*pair) for pair in zip(ours.split(block_size, dim=1), theirs.split(block_size, dim=1))]
+    return Agreement(min(block.pcc for block in blocks), max(block.max_relative_error for block in blocks))
 
 
 def likeliest(logits: Tensor, count: int) -> list[int]:

@@ -40,7 +40,12 @@ def peer_logits(model: Any, prompts: Sequence[Sequence[int]]) -> tuple[list[Tens
 
 
 def expect(
-    geometry: Geometry, tensors: Mapping[str, Tensor], tokens: Sequence[int], peer: Tensor, peer_seconds: float, keep_hidden: int = 0
+    geometry: Geometry,
+    tensors: Mapping[str, Tensor],
+    tokens: Sequence[int],
+    peer: Tensor,
+    peer_seconds: float,
+    keep_hidden: int = 0,
 ) -> Expected:
     """Run the reference over one prompt, and keep each layer's output for the first `keep_hidden` tokens."""
     cache, hidden = Cache(), []

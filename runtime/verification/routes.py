@@ -29,7 +29,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a prompt's passes ran and what came out: logits `[vocabulary]` of its last token; its blocks hold its cache."""
+    """Where a prompt's passes ran and what came out: logits `[vocabulary]` of its last token; its blocks hold its
+    cache.
+    """
 
     row: Row
     logits: Tensor
@@ -38,7 +40,8 @@ class Outcome:
 
 
 def assign_pages(prompts: Sequence[Sequence[int]], block_size: int, blocks: int, seed: int) -> list[list[Row]]:
-    """Groups of prompts, in order, that fit the store together, each prompt with blocks of its own out of a random permutation.
+    """Groups of prompts, in order, that fit the store together, each prompt with blocks of its own out of a random
+    permutation.
 
     Twice the blocks that all prompts need are permuted and no more, so that an emulated store stays empty beyond them.
     """
@@ -106,7 +109,9 @@ def _cut(module: ModuleType, row: Row, pieces: int, index: int) -> int:
     return len(row.tokens) * index // pieces // module.ALIGNMENT * module.ALIGNMENT
 
 
-def _call(prefill: Any, rows: Sequence[Row], lengths: Sequence[int], starts: Sequence[int], final: bool) -> list[Outcome]:
+def _call(
+    prefill: Any, rows: Sequence[Row], lengths: Sequence[int], starts: Sequence[int], final: bool
+) -> list[Outcome]:
     tokens = np.zeros((len(rows), max(lengths)), dtype=np.int32)
     pages = np.full((len(rows), max(len(row.pages) for row in rows)), -1, dtype=np.int32)
     for index, (row, length) in enumerate(zip(rows, lengths)):
@@ -118,7 +123,8 @@ def _call(prefill: Any, rows: Sequence[Row], lengths: Sequence[int], starts: Seq
     seconds = (time.perf_counter() - began) / len(rows)
     nothing = torch.empty(0)
     return [
-        Outcome(row, logits[index] if final else nothing, _passes(prepared, index), seconds) for index, row in enumerate(rows)
+        Outcome(row, logits[index] if final else nothing, _passes(prepared, index), seconds)
+        for index, row in enumerate(rows)
     ]
 
 

@@ -44,20 +44,22 @@ class Peer:
 
 
 def locate(weights: str, package_file: tuple[str, str] | None) -> Source:
-    """`weights` is "random", "auto" or a path; "auto" is the file of the installed package that `package_file` names."""
+    """`weights` is "random", "auto" or a path; "auto" the file that `package_file` names in an installed package."""
     if weights == "random":
         return Source("random", None)
     path = _installed_file(package_file) if weights == "auto" else Path(weights).expanduser()
     if not path.exists():
-        raise WeightError(f"there are no weights at {path}; give a safetensors file or folder, a .gguf file, or 'random'")
+        raise WeightError(
+            f"there are no weights at {path}; give a safetensors file or folder, a .gguf file, or 'random'"
+        )
     if path.suffix == ".gguf":
         return Source("gguf", path)
     return Source("pretrained" if (path / "config.json").is_file() else "checkpoint", path)
 
 
 def load_peer(source: Source, geometry: Geometry) -> Peer:
-    """The transformers model of `source`, in float32 with eager attention. A GGUF file, or a folder with config.json, says itself
-    what it is, so that a wrong manifest shows; other sources are built from `geometry`.
+    """The transformers model of `source`, in float32 with eager attention. A GGUF file, or a folder with config.json,
+    says itself what it is, so that a wrong manifest shows; other sources are built from `geometry`.
     """
     transformers = import_transformers()
     tokenizer = None
@@ -88,7 +90,9 @@ def require_parameters(tensors: Mapping[str, Tensor], geometry: Geometry, source
         for name, shape in wanted.items()
         if name in tensors and tuple(tensors[name].shape) != shape
     ]
-    faults += [f"{name} holds values that are not finite" for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    faults += [
+        f"{name} holds values that are not finite" for name, tensor in tensors.items() if not tensor.isfinite().all()
+    ]
     _refuse(faults, source)
 
 
@@ -98,7 +102,9 @@ def import_transformers() -> Any:
     try:
         import transformers
     except ImportError:
-        raise WeightError("verify compares with transformers; install it with: pip install 'prefill-codegen[verify]'") from None
+        raise WeightError(
+            "verify compares with transformers; install it with: pip install 'prefill-codegen[verify]'"
+        ) from None
     transformers.utils.logging.set_verbosity_error()
     return transformers
 
@@ -147,7 +153,9 @@ def _load_model(transformers: Any, folder: Path, **options: Any) -> Any:
 
 def _untied(tensors: dict[str, Tensor], geometry: Geometry) -> dict[str, Tensor]:
     """A tied head is the embedding; some files carry it a second time."""
-    return {name: tensor for name, tensor in tensors.items() if name != "lm_head.weight" or not geometry.tied_embeddings}
+    return {
+        name: tensor for name, tensor in tensors.items() if name != "lm_head.weight" or not geometry.tied_embeddings
+    }
 
 
 def _read(source: Source, geometry: Geometry) -> dict[str, Tensor]:

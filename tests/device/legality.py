@@ -134,7 +134,9 @@ def run_module(device: Any, path: str, source: str) -> Report:
 def dram_alignment(device: Any) -> int:
     """Bytes between two tensors of one four-byte element: pages start at multiples of the alignment."""
     first, second = (
-        ttnn.empty((1,), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device, memory_config=ttnn.DRAM_MEMORY_CONFIG)
+        ttnn.empty(
+            (1,), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device, memory_config=ttnn.DRAM_MEMORY_CONFIG
+        )
         for _ in range(2)
     )
     return second.buffer_address() - first.buffer_address()

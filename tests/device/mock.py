@@ -12,7 +12,6 @@ from typing import Any
 from tests.device.boards import BOARDS
 from tests.device.overlay import PROJECT, mock_environment
 
-
 ANSWER_SECONDS = 300  # far beyond any module's need: a library that hangs must not hang the tests
 
 

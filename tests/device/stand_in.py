@@ -48,11 +48,9 @@ def executable_image() -> bytes:
     headers = bytes(_SECTION.size)
     for section in sections:
         name = names.index(b"\0" + section.name.encode() + b"\0") + 1
-        place = first_content + len(contents)
-        size = len(section.content)
-        headers += _SECTION.pack(
-            name, section.kind, section.flags, section.address, place, size, 0, section.applies_to, 4, section.entry_size
-        )
+        place, size = first_content + len(contents), len(section.content)
+        placing = (section.flags, section.address, place, size)
+        headers += _SECTION.pack(name, section.kind, *placing, 0, section.applies_to, 4, section.entry_size)
         contents += section.content + bytes(-size % 4)
     identity = b"\x7fELF" + bytes((1, 1, 1))  # 32 bits, little-endian, version 1
     count = len(sections) + 1

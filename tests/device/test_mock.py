@@ -16,7 +16,9 @@ from tests.device.overlay import library_folder
 from tests.device.stand_in import TEXT_ADDRESS, compiler_script, executable_image
 
 
-@pytest.mark.parametrize(("board", "architecture", "grid"), [("n150", "wormhole_b0", [8, 8]), ("p150", "blackhole", [11, 10])])
+@pytest.mark.parametrize(
+    ("board", "architecture", "grid"), [("n150", "wormhole_b0", [8, 8]), ("p150", "blackhole", [11, 10])]
+)
 def test_a_board_opens_with_its_grid(mock_device, board: str, architecture: str, grid: list[int]) -> None:
     opened = mock_device(board).board
 

@@ -67,7 +67,9 @@ def test_an_argument_that_the_library_does_not_have_is_refused_with_its_line(moc
 def test_attention_chunks_that_overflow_a_core_are_refused_at_the_stated_limit(mock_device, board: str) -> None:
     device = mock_device(board)
     limit = device.run(smallest_module(board))["stated_board"]["l1_limit"]
-    source = appended(board, "for program in ATTENTION.values():\n    program.q_chunk_size, program.k_chunk_size = 512, 1024")
+    source = appended(
+        board, "for program in ATTENTION.values():\n    program.q_chunk_size, program.k_chunk_size = 512, 1024"
+    )
     refusals, text = refusals_of(device, source)
 
     assert {refusal["shape"].split()[0] for refusal in refusals} == {"single", "batched", "chunked"}, text

@@ -32,7 +32,9 @@ def test_fault_b05_and_57_prompts_of_every_length_equal_transformers(bench):
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
 def test_waves_equal_transformers(bench, count):
     rows = bench.rows([100 + 4 * index for index in range(count)], seed=count)
-    (plan,) = bench.prefill.prepare([row.tokens + (0,) * (128 - len(row.tokens)) for row in rows], *pages_and_lengths(rows))
+    (plan,) = bench.prefill.prepare(
+        [row.tokens + (0,) * (128 - len(row.tokens)) for row in rows], *pages_and_lengths(rows)
+    )
     assert plan.chunks[0].shape.rows == {1: 1, 2: 2, 3: 4, 5: 8, 8: 8}[count]
     assert holds(bench.errors(rows, bench.call(rows)))
 

@@ -27,7 +27,18 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         else:
             shutil.copy(origin, source)
     target = folder / "installed"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", target, source]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--target",
+        target,
+        source,
+    ]
     subprocess.run(pip, check=True)
     return target
 
@@ -35,7 +46,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def codegen(installed: Path, *arguments: object) -> str:
     command = [sys.executable, "-c", "from generator.cli import main; main()", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    return subprocess.run(command, cwd=installed.parent, env=environment, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        command, cwd=installed.parent, env=environment, check=True, capture_output=True, text=True
+    ).stdout
 
 
 @pytest.mark.slow

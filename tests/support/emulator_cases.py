@@ -1,8 +1,8 @@
 """Calls whose outcome on the library's mock device is known: what the emulator must accept and refuse alike.
 
-A case is a function of a namespace `t` (the library or the emulator) and a factory `make(shape, dtype, layout, place)` of device
-tensors. It needs no torch, so that it also runs where only the library is installed. `STRICTER` names the cases that the library
-lets pass and the emulator refuses, with the reason.
+A case is a function of a namespace `t` (the library or the emulator) and a factory `make(shape, dtype, layout,
+place)` of device tensors. It needs no torch, so that it also runs where only the library is installed. `STRICTER`
+names the cases that the library lets pass and the emulator refuses, with the reason.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ def factory(t: Any, create: Callable[..., Any]) -> Any:
     """
 
     def make(
-        shape: tuple[int, ...], dtype: str = BF16, layout: str = "TILE", place: str = "DRAM", values: range | None = None
+        shape: tuple[int, ...],
+        dtype: str = BF16,
+        layout: str = "TILE",
+        place: str = "DRAM",
+        values: range | None = None,
     ) -> Any:
         memory_config = t.DRAM_MEMORY_CONFIG if place == "DRAM" else t.L1_MEMORY_CONFIG
         return create(list(shape), getattr(t, dtype), getattr(t, f"{layout}_LAYOUT"), memory_config, values)
@@ -141,7 +145,9 @@ CASES: dict[str, Case] = {
     "to tiles, padded": lambda t, make: t.to_layout(rows(make, (1, 1, 5, 50)), t.TILE_LAYOUT),
     "to tiles, indices": lambda t, make: t.to_layout(rows(make, (1, 32), U32), t.TILE_LAYOUT),
     "to the layout it has": lambda t, make: t.to_layout(make((1, 1, 32, 64)), t.TILE_LAYOUT),
-    "to rows in L1": lambda t, make: t.to_layout(make((1, 1, 32, 64)), t.ROW_MAJOR_LAYOUT, memory_config=t.L1_MEMORY_CONFIG),
+    "to rows in L1": lambda t, make: t.to_layout(
+        make((1, 1, 32, 64)), t.ROW_MAJOR_LAYOUT, memory_config=t.L1_MEMORY_CONFIG
+    ),
     "deallocate twice": lambda t, make: _twice(t, make((1, 1, 32, 32))),
     "use after deallocate": lambda t, make: _after(t, make((1, 1, 32, 32)), lambda x: t.add(x, x)),
     "address after deallocate": lambda t, make: _after(t, make((1, 1, 32, 32)), lambda x: x.buffer_address()),
@@ -162,7 +168,9 @@ def _after(t: Any, tensor: Any, use: Callable[[Any], Any]) -> Any:
 # --- embedding -------------------------------------------------------------------------------------------------------
 
 
-def embedding(ids=(1, 64), table=(128, 96), ids_dtype=U32, table_dtype=BF16, table_layout="ROW_MAJOR", ids_layout="ROW_MAJOR", **k):
+def embedding(
+    ids=(1, 64), table=(128, 96), ids_dtype=U32, table_dtype=BF16, table_layout="ROW_MAJOR", ids_layout="ROW_MAJOR", **k
+):
     def case(t: Any, make: Any) -> Any:
         arguments = {"layout": t.TILE_LAYOUT, **{name: getattr(t, value) for name, value in k.items()}}
         return t.embedding(make(ids, ids_dtype, ids_layout), make(table, table_dtype, table_layout), **arguments)
@@ -194,13 +202,23 @@ CASES |= {
     "embedding, ids 3-D": embedding(ids=(1, 1, 64)),
     "embedding, ids 4-D": embedding(ids=(1, 1, 1, 64)),
     "embedding, width 50": embedding(table=(128, 50)),
-    "embedding, positional layout": lambda t, make: t.embedding(rows(make, (1, 64), U32), rows(make, (128, 96)), t.TILE_LAYOUT),
+    "embedding, positional layout": lambda t, make: t.embedding(
+        rows(make, (1, 64), U32), rows(make, (128, 96)), t.TILE_LAYOUT
+    ),
 }
 
 # --- rms_norm --------------------------------------------------------------------------------------------------------
 
 
-def norm(x=(1, 1, 64, 96), weight=(1, 1, 3, 32), x_dtype=BF16, weight_dtype=BF16, weight_layout="ROW_MAJOR", x_layout="TILE", **k):
+def norm(
+    x=(1, 1, 64, 96),
+    weight=(1, 1, 3, 32),
+    x_dtype=BF16,
+    weight_dtype=BF16,
+    weight_layout="ROW_MAJOR",
+    x_layout="TILE",
+    **k,
+):
     def case(t: Any, make: Any) -> Any:
         arguments = {name: getattr(t, value) if isinstance(value, str) else value for name, value in k.items()}
         return t.rms_norm(make(x, x_dtype, x_layout), weight=make(weight, weight_dtype, weight_layout), **arguments)
@@ -231,7 +249,9 @@ CASES |= {
     "norm, weight too long": norm(weight=(1, 1, 4, 32)),
     "norm, weight tiles too short": norm(weight=(1, 1, 1, 64), weight_layout="TILE"),
     "norm, weight integers": norm(weight_dtype=U32),
-    "norm, unknown keyword": lambda t, make: t.rms_norm(make((1, 1, 64, 96)), weight=rows(make, (1, 1, 3, 32)), eps=1e-5),
+    "norm, unknown keyword": lambda t, make: t.rms_norm(
+        make((1, 1, 64, 96)), weight=rows(make, (1, 1, 3, 32)), eps=1e-5
+    ),
     "norm, positional weight": lambda t, make: t.rms_norm(make((1, 1, 64, 96)), rows(make, (1, 1, 3, 32))),
     "norm, host weight missing": lambda t, make: t.rms_norm(make((1, 1, 64, 96)), weight=3),
 }
@@ -239,7 +259,17 @@ CASES |= {
 # --- linear ----------------------------------------------------------------------------------------------------------
 
 
-def linear(a=(1, 1, 64, 64), b=(64, 96), a_dtype=BF16, b_dtype=BF16, a_layout="TILE", a_place="DRAM", bias=None, bias_dtype=BF16, **k):
+def linear(
+    a=(1, 1, 64, 64),
+    b=(64, 96),
+    a_dtype=BF16,
+    b_dtype=BF16,
+    a_layout="TILE",
+    a_place="DRAM",
+    bias=None,
+    bias_dtype=BF16,
+    **k,
+):
     def case(t: Any, make: Any) -> Any:
         arguments = {name: _resolve(t, name, value) for name, value in k.items()}
         if bias is not None:
@@ -360,10 +390,10 @@ CASES |= {
         {"per_core_M": 16, "per_core_N": 24, "out_block_h": 8, "out_block_w": 12}, a=(1, 1, 4096, 1024), b=(1024, 6144)
     ),
     "wide, two blocks of K, packed in L1": square(
-        {"per_core_M": 16, "per_core_N": 20, "in0_block_w": 2},
+        {"per_core_M": 16, "per_core_N": 24, "in0_block_w": 2},
         {"fp32_dest_acc_en": False},
         a=(1, 1, 4096, 128),
-        b=(128, 5120),
+        b=(128, 6144),
         dtype=BF8,
     ),
     "head": head(),
@@ -395,7 +425,16 @@ def create_heads(shape=(1, 1, 64, 320), heads=3, key_value_heads=1, dtype=BF16, 
     )
 
 
-def rotary(name, x=(1, 3, 64, 64), table=(1, 1, 64, 64), x_dtype=BF16, table_dtype=BF16, layout="TILE", decode=False, matrix=None):
+def rotary(
+    name,
+    x=(1, 3, 64, 64),
+    table=(1, 1, 64, 64),
+    x_dtype=BF16,
+    table_dtype=BF16,
+    layout="TILE",
+    decode=False,
+    matrix=None,
+):
     def case(t: Any, make: Any) -> Any:
         tables = (make(table, table_dtype, layout), make(table, table_dtype, layout))
         if name == "rotary_embedding_llama":
@@ -405,9 +444,20 @@ def rotary(name, x=(1, 3, 64, 64), table=(1, 1, 64, 64), x_dtype=BF16, table_dty
     return case
 
 
-def fill(cache=(16, 2, 32, 64), x=(1, 2, 128, 64), table=(1, 4), cache_dtype=BF16, x_dtype=BF16, table_dtype=I32, layout="TILE", **k):
+def fill(
+    cache=(16, 2, 32, 64),
+    x=(1, 2, 128, 64),
+    table=(1, 4),
+    cache_dtype=BF16,
+    x_dtype=BF16,
+    table_dtype=I32,
+    layout="TILE",
+    **k,
+):
     return lambda t, make: t.experimental.paged_fill_cache(
-        make(cache, cache_dtype), make(x, x_dtype, layout), _table(make, table, table_dtype, k.get("table_layout", "ROW_MAJOR")),
+        make(cache, cache_dtype),
+        make(x, x_dtype, layout),
+        _table(make, table, table_dtype, k.get("table_layout", "ROW_MAJOR")),
         **{name: value for name, value in k.items() if name != "table_layout"},
     )
 
@@ -443,7 +493,9 @@ CASES |= {
     "concat, dim 80": lambda t, make: t.experimental.nlp_concat_heads(make((1, 3, 64, 80))),
     "concat, 40 tokens": lambda t, make: t.experimental.nlp_concat_heads(make((1, 3, 40, 64))),
     "concat, rows": lambda t, make: t.experimental.nlp_concat_heads(rows(make, (1, 3, 64, 64))),
-    "concat, L1": lambda t, make: t.experimental.nlp_concat_heads(make((1, 3, 64, 64)), memory_config=t.L1_MEMORY_CONFIG),
+    "concat, L1": lambda t, make: t.experimental.nlp_concat_heads(
+        make((1, 3, 64, 64)), memory_config=t.L1_MEMORY_CONFIG
+    ),
     "concat, 3-D": lambda t, make: t.experimental.nlp_concat_heads(make((3, 64, 64))),
 }
 for _dim in (32, 64, 80, 96, 128, 160, 256, 288, 320):
@@ -504,15 +556,30 @@ CASES |= {
 # --- attention -------------------------------------------------------------------------------------------------------
 
 
-def attention(query=(1, 4, 256, 64), key=(1, 2, 256, 64), value=None, dtypes=(BF16, BF16, BF16), chunks=(128, 128), bounds=None, **k):
+def attention(
+    query=(1, 4, 256, 64),
+    key=(1, 2, 256, 64),
+    value=None,
+    dtypes=(BF16, BF16, BF16),
+    chunks=(128, 128),
+    bounds=None,
+    **k,
+):
     def case(t: Any, make: Any) -> Any:
-        arguments = {name: _resolve(t, name, item) for name, item in k.items() if name not in ("layout", "bounds_dtype", "bounds_layout")}
+        arguments = {
+            name: _resolve(t, name, item)
+            for name, item in k.items()
+            if name not in ("layout", "bounds_dtype", "bounds_layout")
+        }
         if chunks is not None:
             arguments.setdefault("program_config", attention_program(t, *chunks))
         if bounds is not None:
             step = query[2] // max(prod(bounds) - 1, 1)
             arguments["cu_window_seqlens"] = make(
-                bounds, k.get("bounds_dtype", I32), k.get("bounds_layout", "ROW_MAJOR"), values=range(0, query[2] + 1, step)
+                bounds,
+                k.get("bounds_dtype", I32),
+                k.get("bounds_layout", "ROW_MAJOR"),
+                values=range(0, query[2] + 1, step),
             )
         shapes = (query, key, value or key)
         tensors = [make(shape, dtype, k.get("layout", "TILE")) for shape, dtype in zip(shapes, dtypes)]
@@ -523,7 +590,15 @@ def attention(query=(1, 4, 256, 64), key=(1, 2, 256, 64), value=None, dtypes=(BF
     return case
 
 
-def chunked(query=(1, 4, 128, 64), cache=(32, 2, 32, 64), table=(1, 16), dtypes=(BF16, BF16), chunks=(128, 128), start="tensor", **k):
+def chunked(
+    query=(1, 4, 128, 64),
+    cache=(32, 2, 32, 64),
+    table=(1, 16),
+    dtypes=(BF16, BF16),
+    chunks=(128, 128),
+    start="tensor",
+    **k,
+):
     def case(t: Any, make: Any) -> Any:
         arguments = {
             name: _resolve(t, name, item)
@@ -564,7 +639,9 @@ CASES |= {
     "attention, rows": attention(layout="ROW_MAJOR"),
     "attention, batch of 2": attention(query=(2, 4, 256, 64), key=(2, 2, 256, 64)),
     "attention, batches differ": attention(query=(2, 4, 256, 64)),
-    "attention, batch of 2, heads joined": attention(query=(2, 4, 256, 64), key=(2, 2, 256, 64), output_concat_heads=True),
+    "attention, batch of 2, heads joined": attention(
+        query=(2, 4, 256, 64), key=(2, 2, 256, 64), output_concat_heads=True
+    ),
     "attention, heads not divisible": attention(query=(1, 3, 256, 64)),
     "attention, lengths differ": attention(key=(1, 2, 128, 64)),
     "attention, value length differs": attention(value=(1, 2, 128, 64)),
@@ -659,10 +736,14 @@ CASES |= {
 # --- element by element and searches ---------------------------------------------------------------------------------
 
 
-def binary(name: str, a=(1, 1, 64, 96), b=None, dtypes=(BF16, BF16), layouts=("TILE", "TILE"), place="DRAM", **k: Any) -> Case:
+def binary(
+    name: str, a=(1, 1, 64, 96), b=None, dtypes=(BF16, BF16), layouts=("TILE", "TILE"), place="DRAM", **k: Any
+) -> Case:
     def case(t: Any, make: Any) -> Any:
         arguments = {key: _resolve(t, key, value) for key, value in k.items()}
-        return getattr(t, name)(make(a, dtypes[0], layouts[0], place), make(b or a, dtypes[1], layouts[1], place), **arguments)
+        return getattr(t, name)(
+            make(a, dtypes[0], layouts[0], place), make(b or a, dtypes[1], layouts[1], place), **arguments
+        )
 
     return case
 
@@ -690,7 +771,9 @@ CASES |= {
     "add, unknown keyword": binary("add", out=1),
     "mul": binary("mul"),
     "mul, silu": binary("mul", input_tensor_a_activations=lambda t: [t.UnaryOpType.SILU]),
-    "mul, silu, block float": binary("mul", dtypes=(BF8, BF8), dtype=BF8, input_tensor_a_activations=lambda t: [t.UnaryOpType.SILU]),
+    "mul, silu, block float": binary(
+        "mul", dtypes=(BF8, BF8), dtype=BF8, input_tensor_a_activations=lambda t: [t.UnaryOpType.SILU]
+    ),
     "mul, silu, block float out": binary("mul", dtype=BF8, input_tensor_a_activations=lambda t: [t.UnaryOpType.SILU]),
     "mul, silu as text": binary("mul", input_tensor_a_activations=lambda t: ["silu"]),
     "cast to block float": lambda t, make: t.typecast(make((1, 2, 64, 64)), t.bfloat8_b),

@@ -1,4 +1,6 @@
-"""Tiny random models of each family, as transformers builds them, beside the geometry that the generator would be given."""
+"""Tiny random models of each family, as transformers builds them, beside the geometry that the generator would be
+given.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from torch import Tensor
 
 from runtime.tables import Geometry, Rope
 
-SCALED = Rope("llama3", 10000.0, 32, factor=8.0, low_frequency_factor=1.0, high_frequency_factor=4.0, original_context=64)
+SCALED = Rope(
+    "llama3", 10000.0, 32, factor=8.0, low_frequency_factor=1.0, high_frequency_factor=4.0, original_context=64
+)
 BASE = Geometry(
     vocabulary=256,
     hidden=128,
@@ -31,10 +35,16 @@ GEOMETRIES = {
     "mistral": replace(BASE, rope=replace(BASE.rope, theta=1000000.0)),
     "qwen2.5": replace(BASE, query_key_value_bias=True, norm_epsilon=1e-6),
     "qwen3": replace(
-        BASE, query_key_norm=True, norm_epsilon=1e-6, head_dim=64, rope=replace(BASE.rope, theta=1000000.0, dimensions=64)
+        BASE,
+        query_key_norm=True,
+        norm_epsilon=1e-6,
+        head_dim=64,
+        rope=replace(BASE.rope, theta=1000000.0, dimensions=64),
     ),
     # Heads of 96 are rotated in interleaved pairs on the device, so weights, biases, norms and keys are reordered.
-    "qwen2.5-heads-of-96": replace(BASE, query_key_value_bias=True, head_dim=96, rope=replace(BASE.rope, dimensions=96)),
+    "qwen2.5-heads-of-96": replace(
+        BASE, query_key_value_bias=True, head_dim=96, rope=replace(BASE.rope, dimensions=96)
+    ),
     "qwen3-heads-of-96": replace(BASE, query_key_norm=True, head_dim=96, rope=replace(BASE.rope, dimensions=96)),
 }
 TRANSFORMERS = {"llama": "Llama", "mistral": "Mistral", "qwen2.5": "Qwen2", "qwen3": "Qwen3"}

@@ -22,13 +22,19 @@ from runtime.load import load
 from runtime.prefill import Prefill
 from runtime.stores import allocate
 from runtime.tables import Geometry
-from runtime.verification.comparison import relative_error, worst_block
+from runtime.verification.comparison import relative_error, worst_blocks
 from runtime.verification.measure import cached
 from runtime.verification.routes import Row
 from runtime.weights import load_weights
 from tests.support.families import GEOMETRIES, Peer, build_peer, random_tokens
 
-EXACT = {"weights": "bfloat16", "embedding": "bfloat16", "head": "bfloat16", "key_value": "bfloat16", "activation": "bfloat16"}
+EXACT = {
+    "weights": "bfloat16",
+    "embedding": "bfloat16",
+    "head": "bfloat16",
+    "key_value": "bfloat16",
+    "activation": "bfloat16",
+}
 PACKED = EXACT | {"weights": "bfloat8_b", "head": "bfloat8_b", "key_value": "bfloat8_b"}
 
 
@@ -105,7 +111,9 @@ class Bench:
         blocks = iter(np.random.default_rng(seed).permutation(self.module.KEY_VALUE_BLOCKS).tolist())
         rows = []
         for index, length in enumerate(lengths):
-            tokens = tuple(token % (self.module.VOCABULARY - 1) + 1 for token in random_tokens(length, seed * 100 + index))
+            tokens = tuple(
+                token % (self.module.VOCABULARY - 1) + 1 for token in random_tokens(length, seed * 100 + index)
+            )
             rows.append(Row(index, tokens, tuple(next(blocks) for _ in range(-(-length // self.module.BLOCK_SIZE)))))
         return rows
 
@@ -117,7 +125,9 @@ class Bench:
         slots: Sequence[int] | None = None,
         final: bool = True,
     ) -> Any:
-        """Logits `[rows, vocabulary]` of rows up to `ends` (default: whole), over `starts` tokens that are in the cache."""
+        """Logits `[rows, vocabulary]` of rows up to `ends` (default: whole), over `starts` tokens that are in the
+        cache.
+        """
         ends = [len(row.tokens) for row in rows] if ends is None else ends
         tokens = np.zeros((len(rows), max(len(row.tokens) for row in rows)), dtype=np.int64)
         pages = np.full((len(rows), max(len(row.pages) for row in rows)), -1)
@@ -132,7 +142,9 @@ class Bench:
 
     def everything(self) -> Tensor:
         """Every store of every layer, stacked."""
-        return torch.stack([self.store(name, layer) for name in ("keys", "values") for layer in range(self.module.LAYERS)])
+        return torch.stack(
+            [self.store(name, layer) for name in ("keys", "values") for layer in range(self.module.LAYERS)]
+        )
 
     def fill(self, value: float) -> None:
         """Every element of every store becomes `value`."""
@@ -145,7 +157,8 @@ class Bench:
         interleaved = self.module.ROTARY_STYLE == "interleaved"
         return {
             name: [
-                cached(self.store(name, layer), row, interleaved and name == "keys") for layer in range(self.module.LAYERS)
+                cached(self.store(name, layer), row, interleaved and name == "keys")
+                for layer in range(self.module.LAYERS)
             ]
             for name in ("keys", "values")
         }
@@ -159,5 +172,7 @@ class Bench:
             ours = self.cache(row)
             for name, layers in zip(("keys", "values"), self.peer.keys_and_values(list(row.tokens))):
                 for mine, theirs in zip(ours[name], layers, strict=True):
-                    worst[name] = max(worst[name], worst_block(mine, theirs, self.module.BLOCK_SIZE)[0])
+                    worst[name] = max(
+                        worst[name], worst_blocks(mine, theirs, self.module.BLOCK_SIZE).max_relative_error
+                    )
         return worst

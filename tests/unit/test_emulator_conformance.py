@@ -1,4 +1,5 @@
-"""The emulator accepts and refuses what the library's mock device was seen to, with equal shapes, types, layouts and places.
+"""The emulator accepts and refuses what the library's mock device was seen to, with equal shapes, types, layouts and
+places.
 
 tests/device/test_emulator_conformance.py repeats the observation wherever the library is installed.
 """
@@ -23,7 +24,9 @@ RECORD = json.loads((Path(__file__).parents[1] / "support" / "ttnn_outcomes.json
 
 
 def observed(board: str, name: str) -> str:
-    return RECORD[f"{board} where it differs"].get(name, RECORD["n150"][name]) if board != "n150" else RECORD["n150"][name]
+    return (
+        RECORD[f"{board} where it differs"].get(name, RECORD["n150"][name]) if board != "n150" else RECORD["n150"][name]
+    )
 
 
 def emulated(board: str, name: str) -> str:
@@ -53,7 +56,9 @@ def test_outcomes_agree_with_the_library_or_are_stricter_where_stated(board: str
         if found != ("refused" if name in STRICTER else expected):
             different[name] = (expected, found)
 
-    assert not different, "\n".join(f"{name}: library {library}, emulator {ours}" for name, (library, ours) in different.items())
+    assert not different, "\n".join(
+        f"{name}: library {library}, emulator {ours}" for name, (library, ours) in different.items()
+    )
 
 
 def test_every_stricter_case_is_one_that_the_library_lets_pass() -> None:

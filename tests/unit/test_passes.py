@@ -143,7 +143,8 @@ def test_the_names_of_attributes_and_keywords_are_no_uses() -> None:
 
 
 def test_the_heading_of_a_pruned_definition_passes_on() -> None:
-    assert run(prune_unused, "# --- heading\nONE = 1\nHIDDEN = 2\n") == "# --- heading\nHIDDEN = 2\n"
+    code = "LAYERS = 0\n# --- heading\nONE = 1\nHIDDEN = 2\n"
+    assert run(prune_unused, code) == "LAYERS = 0\n# --- heading\nHIDDEN = 2\n"
 
 
 def test_ordering_moves_definitions_above_their_uses_within_a_section_only() -> None:

@@ -142,6 +142,20 @@ def test_a_build_that_was_cut_short_is_finished_by_the_next(
     assert project.build("--check").code == 0
 
 
+def test_a_build_that_was_cut_short_is_no_hand_edit_though_the_manifest_went_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On disk lies neither what the lock knows nor what a build writes now, but what the pending lock says."""
+    project = two_models(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", failing(os.replace, 5, full_disk()))
+        assert project.build().code == 2
+    project.edit("context = 2048", "context = 1024")
+    outcome = project.build()
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "\nCONTEXT = 1024" in project.module.read_text(encoding="utf-8")
+
+
 def test_a_failure_on_the_way_is_one_message_and_exit_code_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = two_models(tmp_path)
     with monkeypatch.context() as patch:

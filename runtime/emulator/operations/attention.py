@@ -34,7 +34,8 @@ def _plan_whole(device: Device, query: TensorSpec, key: TensorSpec, value: Tenso
     require(
         query.shape[0] == key.shape[0] and query.shape[2] == key.shape[2],
         WHOLE,
-        f"causal attention needs the batch and length of queries and keys equal, got {list(query.shape)} and {list(key.shape)}",
+        "causal attention needs the batch and length of queries and keys equal, "
+        f"got {list(query.shape)} and {list(key.shape)}",
     )
     if bounds is not None:
         require(
@@ -70,8 +71,8 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """Causal attention of queries [batch, heads, tokens, dim] to keys and values [batch, key-value heads, tokens, dim].
 
-    `cu_window_seqlens` (boundaries from 0 up to the number of tokens) keeps attention inside each window of a packed sequence.
-    Returns the shape of the queries, or [batch, 1, tokens, heads * dim] with `output_concat_heads`.
+    `cu_window_seqlens` (boundaries from 0 up to the number of tokens) keeps attention inside each window of a packed
+    sequence. Returns the shape of the queries, or [batch, 1, tokens, heads * dim] with `output_concat_heads`.
     """
     require(is_causal, WHOLE, "only causal attention is modelled")
     chunks = _chunks(program_config)
@@ -104,12 +105,18 @@ def _check_start(start: int, tokens: int, length: int, chunks: tuple[int, int]) 
     """The library checks a start only when it is an int, and never the value of a start tensor."""
     for size in chunks:
         if start < 0 or start % size:
-            raise EmulatorError(CHUNKED, f"the start {start} must be a multiple of the attention chunks {chunks[0]} and {chunks[1]}")
+            raise EmulatorError(
+                CHUNKED, f"the start {start} must be a multiple of the attention chunks {chunks[0]} and {chunks[1]}"
+            )
     if start + tokens > length:
-        raise EmulatorError(CHUNKED, f"start {start} and {tokens} tokens go beyond the {length} tokens of the page table")
+        raise EmulatorError(
+            CHUNKED, f"start {start} and {tokens} tokens go beyond the {length} tokens of the page table"
+        )
 
 
-def _plan_chunked(device: Device, query: TensorSpec, keys: TensorSpec, values: TensorSpec, table: TensorSpec, *rest) -> Plan:
+def _plan_chunked(
+    device: Device, query: TensorSpec, keys: TensorSpec, values: TensorSpec, table: TensorSpec, *rest
+) -> Plan:
     start_tensor, attributes = (rest[0], rest[1:]) if isinstance(rest[0], TensorSpec) else (None, rest)
     start, _, memory_config, program, _ = attributes
     check_inputs(CHUNKED, query, keys, values)
@@ -158,11 +165,11 @@ def chunked_scaled_dot_product_attention(
     program_config: SDPAProgramConfig | None = None,
     compute_kernel_config: WormholeComputeKernelConfig | None = None,
 ) -> Tensor:
-    """Attention of a chunk of queries [batch, heads, tokens, dim], which stand at positions from the start on, to all that a paged
-    cache [blocks, key-value heads, block size, dim] holds up to each of them.
+    """Attention of a chunk of queries [batch, heads, tokens, dim], which stand at positions from the start on, to all
+    that a paged cache [blocks, key-value heads, block size, dim] holds up to each of them.
 
-    The start is an int (part of the program) or one INT32 on the device, a multiple of both attention chunks. Blocks that are read
-    must exist: up to the last key chunk that the last query chunk visits.
+    The start is an int (part of the program) or one INT32 on the device, a multiple of both attention chunks. Blocks
+    that are read must exist: up to the last key chunk that the last query chunk visits.
     """
     if scale is not None and not (isinstance(scale, float) and float(numpy.float32(scale)) == scale):
         raise TypeError(f"{CHUNKED}(): scale must be a float that float32 holds exactly, got {scale!r}")
@@ -178,7 +185,9 @@ def chunked_scaled_dot_product_attention(
         end = min(-(-(start + query.shape[-2]) // key_chunk) * key_chunk, table.shape[1] * block)
         return table[:, : -(-end // block)]
 
-    def check(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, table: torch.Tensor, *start: torch.Tensor) -> None:
+    def check(
+        query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, table: torch.Tensor, *start: torch.Tensor
+    ) -> None:
         begin = int(start[0]) if start else chunk_start_idx
         _check_start(begin, query.shape[-2], table.shape[1] * keys.shape[2], chunks)
         for entry in visited_blocks(query, keys, table, begin).flatten().tolist():

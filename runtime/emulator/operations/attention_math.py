@@ -1,8 +1,9 @@
 """Causal attention on plain torch values.
 
-On the device a mask is an addition of minus infinity, so a masked position must not change any bit while it is finite, but NaN and
-infinity pass through it. torch's kernels select instead of adding. They are used where keys and values are finite, which makes both
-the same; otherwise the addition is carried out, over the key chunks that the device would visit.
+On the device a mask is an addition of minus infinity, so a masked position must not change any bit while it is
+finite, but NaN and infinity pass through it. torch's kernels select instead of adding. They are used where keys and
+values are finite, which makes both the same; otherwise the addition is carried out, over the key chunks that the
+device would visit.
 """
 
 from __future__ import annotations
@@ -50,7 +51,11 @@ def packed(
         return result.transpose(0, 1).flatten(1, 2)[None]
     parts = [[part[:, :, low:high] for part in (query, key, value)] for low, high in zip(bounds, bounds[1:])]
     return torch.cat(
-        [functional.scaled_dot_product_attention(*part, is_causal=True, scale=scale, enable_gqa=True) for part in parts], 2
+        [
+            functional.scaled_dot_product_attention(*part, is_causal=True, scale=scale, enable_gqa=True)
+            for part in parts
+        ],
+        2,
     )
 
 
@@ -80,7 +85,9 @@ def _added(
     *,
     start: int,
 ) -> torch.Tensor:
-    """softmax(q k^T scale + mask) v, one query chunk at a time, over the key chunks that hold its last position or earlier ones."""
+    """softmax(q k^T scale + mask) v, one query chunk at a time, over the key chunks that hold its last position or
+    earlier ones.
+    """
     repeats = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
     query_chunk, key_chunk = chunks

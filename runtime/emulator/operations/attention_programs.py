@@ -1,7 +1,7 @@
 """What attention requires of its inputs and its program, and the L1 memory that the program takes.
 
-Read off the library's refusals on mock devices. With float32 accumulation the size is the number in its message byte for byte;
-without, it is an upper bound.
+Read off the library's refusals on mock devices. With float32 accumulation the size is the number in its message byte
+for byte; without, it is an upper bound.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def check_inputs(name: str, query: TensorSpec, key: TensorSpec, value: TensorSpe
     require(
         query.shape[-1] == key.shape[-1] and query.shape[-1] % TILE == 0,
         name,
-        f"the head dim must be the same multiple of {TILE}, got {query.shape[-1]} in queries and {key.shape[-1]} in keys",
+        f"the head dim must be the same multiple of {TILE}, "
+        f"got {query.shape[-1]} in queries and {key.shape[-1]} in keys",
     )
     require(
         query.shape[1] % key.shape[1] == 0,
@@ -49,10 +50,17 @@ def check_program(device: Device, name: str, program: SDPAProgramConfig) -> None
 
 
 def program_bytes(
-    query: TensorSpec, key: TensorSpec, program: SDPAProgramConfig, *, windows: int = 0, table: TensorSpec | None = None, started: bool = False
+    query: TensorSpec,
+    key: TensorSpec,
+    program: SDPAProgramConfig,
+    *,
+    windows: int = 0,
+    table: TensorSpec | None = None,
+    started: bool = False,
 ) -> int:
-    """L1 bytes of attention on each core. `windows` is the number of bounds of a packed call (0: none), `table` the page table
-    of a chunked one, `started` whether its start is a tensor."""
+    """L1 bytes of attention on each core. `windows` is the number of bounds of a packed call (0: none), `table` the
+    page table of a chunked one, `started` whether its start is a tensor.
+    """
     batch, heads, tokens, dim = query.shape
     q, k, d = program.q_chunk_size // TILE, program.k_chunk_size // TILE, dim // TILE
     query_chunks = -(-tokens // program.q_chunk_size)
@@ -62,7 +70,9 @@ def program_bytes(
     size = q * d * TILE_BYTES[query.dtype] * (query_copies + 1)  # queries and output
     size += k * d * TILE_BYTES[key.dtype] * 4  # keys and values, twice each
     scores = 4 if windows else 2  # scores and mask; both twice where the mask is built from bounds
-    size += BF16_TILE * (2 * q * d + scores * q * k + 7 * q + (6 if windows else 4))  # partial outputs, row statistics, constants
+    size += BF16_TILE * (
+        2 * q * d + scores * q * k + 7 * q + (6 if windows else 4)
+    )  # partial outputs, row statistics, constants
     if windows:
         size += -(-4 * windows // 32) * 32
     if table is not None:

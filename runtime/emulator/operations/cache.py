@@ -32,9 +32,12 @@ def _plan(device: Device, cache: TensorSpec, new: TensorSpec, table: TensorSpec,
     require(
         (new.shape[1], new.shape[3]) == (heads, dim) and dim % TILE == 0,
         NAME,
-        f"the input has {new.shape[1]} heads of {new.shape[3]}, the cache {heads} of {dim} (which must be a multiple of {TILE})",
+        f"the input has {new.shape[1]} heads of {new.shape[3]}, the cache {heads} of {dim} "
+        f"(which must be a multiple of {TILE})",
     )
-    require(new.dtype is cache.dtype, NAME, f"the input is {new.dtype.name}, the cache {cache.dtype.name}; cast it first")
+    require(
+        new.dtype is cache.dtype, NAME, f"the input is {new.dtype.name}, the cache {cache.dtype.name}; cast it first"
+    )
     require(
         len(table.shape) == 2 and table.dtype is DataType.INT32 and table.layout is Layout.ROW_MAJOR,
         NAME,
@@ -54,7 +57,8 @@ def _plan(device: Device, cache: TensorSpec, new: TensorSpec, table: TensorSpec,
 
 
 def paged_fill_cache(cache_tensor: Tensor, input_tensor: Tensor, page_table: Tensor, *, batch_idx: int = 0) -> Tensor:
-    """Write [1, heads, tokens, dim] into the blocks of a cache [blocks, heads, block size, dim] that one page-table row names.
+    """Write [1, heads, tokens, dim] into the blocks of a cache [blocks, heads, block size, dim] that one page-table
+    row names.
 
     Entries of -1 write nothing. Entries outside the cache, or one block named twice, are refused. Returns the cache.
     """
@@ -69,7 +73,9 @@ def paged_fill_cache(cache_tensor: Tensor, input_tensor: Tensor, page_table: Ten
                 raise EmulatorError(NAME, f"page-table entry {entry} is outside the cache of {cache.shape[0]} blocks")
         if len(set(used)) != len(used):
             twice = next(entry for entry in used if used.count(entry) > 1)
-            raise EmulatorError(NAME, f"block {twice} is written {used.count(twice)} times by one call, in no defined order")
+            raise EmulatorError(
+                NAME, f"block {twice} is written {used.count(twice)} times by one call, in no defined order"
+            )
 
     def compute(cache: torch.Tensor, new: torch.Tensor, table: torch.Tensor) -> None:
         heads, tokens, dim = new.shape[1:]

@@ -58,7 +58,9 @@ def reshape(input_tensor: Tensor, shape: Sequence[int], *, memory_config: Memory
         known = 1
         for size in sizes:
             known *= size if size != -1 else 1
-        require(sizes.count(-1) == 1 and known and spec.volume % known == 0, "reshape", f"cannot infer -1 in {list(sizes)}")
+        require(
+            sizes.count(-1) == 1 and known and spec.volume % known == 0, "reshape", f"cannot infer -1 in {list(sizes)}"
+        )
         sizes = tuple(spec.volume // known if size == -1 else size for size in sizes)
     target = tensor_spec(sizes, spec.dtype, spec.layout, spec.memory_config)
     require(target.volume == spec.volume, "reshape", f"{list(spec.shape)} and {list(sizes)} differ in volume")
@@ -95,7 +97,9 @@ def transpose(input_tensor: Tensor, dim1: int, dim2: int, *, memory_config: Memo
 def _plan_slice(device: Device, source: TensorSpec, start, end, memory_config) -> Plan:
     shape = tuple(high - low for low, high in zip(start, end))
     whole_blocks = source.dtype not in BLOCK_FLOATS or start[-1] % BLOCK == 0
-    return Plan((tensor_spec(shape, source.dtype, source.layout, memory_config or source.memory_config),), moves=whole_blocks)
+    return Plan(
+        (tensor_spec(shape, source.dtype, source.layout, memory_config or source.memory_config),), moves=whole_blocks
+    )
 
 
 def slice(
@@ -110,12 +114,15 @@ def slice(
     start, end, shape = tuple(slice_start), tuple(slice_end), input_tensor.spec.shape
     require(slice_step is None or set(slice_step) == {1}, "slice", f"only steps of 1 are modelled, got {slice_step}")
     require(
-        len(start) == len(end) == len(shape) and all(0 <= low < high <= size for low, high, size in zip(start, end, shape)),
+        len(start) == len(end) == len(shape)
+        and all(0 <= low < high <= size for low, high, size in zip(start, end, shape)),
         "slice",
         f"the range {list(start)} to {list(end)} is not inside {list(shape)}",
     )
     windows = tuple(builtins.slice(low, high) for low, high in zip(start, end))
-    return launch("slice", (input_tensor,), (start, end, memory_config), _plan_slice, lambda values: values[windows].contiguous())[0]
+    return launch(
+        "slice", (input_tensor,), (start, end, memory_config), _plan_slice, lambda values: values[windows].contiguous()
+    )[0]
 
 
 def _plan_layout(device: Device, source: TensorSpec, layout, memory_config) -> Plan:

@@ -25,7 +25,11 @@ ACTIVATIONS |= {kind: ACTIVATIONS[kind.name.lower()] for kind in UnaryOpType}
 
 
 def _plan_binary(device: Device, a: TensorSpec, b: TensorSpec, name, dtype, memory_config, activations) -> Plan:
-    require(a.shape == b.shape, name, f"shapes must be equal (broadcasting is not modelled): {list(a.shape)} and {list(b.shape)}")
+    require(
+        a.shape == b.shape,
+        name,
+        f"shapes must be equal (broadcasting is not modelled): {list(a.shape)} and {list(b.shape)}",
+    )
     require(a.layout is Layout.TILE and b.layout is Layout.TILE, name, "both inputs must be in tiles")
     require(a.is_float and b.is_float, name, f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
     require(dtype is None or dtype in FLOATS, name, f"the output must be floats, got {dtype}")

@@ -26,7 +26,13 @@ def _plan(device: Device, ids: TensorSpec, table: TensorSpec, layout, dtype, mem
     layout = layout or ids.layout
     shape = (*ids.shape, table.shape[-1])
     dtype = dtype or DataType.BFLOAT16
-    return Plan((tensor_spec(shape, dtype, layout, memory_config or ids.memory_config),), moves=dtype is table.dtype)
+    output = tensor_spec(shape, dtype, layout, memory_config or ids.memory_config)
+    if table.layout is Layout.ROW_MAJOR:
+        return Plan((output,), moves=dtype is table.dtype)
+    as_rows = tensor_spec(
+        table.shape, DataType.BFLOAT16, Layout.ROW_MAJOR, table.memory_config
+    )  # rows are what is picked
+    return Plan((output,), moves=dtype is table.dtype, scratch=(as_rows,))
 
 
 def embedding(
@@ -37,7 +43,9 @@ def embedding(
     dtype: DataType | None = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
-    """Indices [batch, count] into a table [rows, columns] -> [batch, count, columns]. An index outside the table is refused."""
+    """Indices [batch, count] into a table [rows, columns] -> [batch, count, columns]. An index outside the table is
+    refused.
+    """
 
     def check(ids: torch.Tensor, table: torch.Tensor) -> None:
         largest, rows = int(ids.max()), table.shape[-2]

@@ -18,16 +18,23 @@ CONCATENATE = "nlp_concat_heads"
 
 def _plan_create(device: Device, fused: TensorSpec, heads: int, key_value_heads: int, memory_config) -> Plan:
     require(
-        len(fused.shape) == 4 and fused.shape[1] == 1, CREATE, f"the input must be [batch, 1, tokens, width], got {fused!r}"
+        len(fused.shape) == 4 and fused.shape[1] == 1,
+        CREATE,
+        f"the input must be [batch, 1, tokens, width], got {fused!r}",
     )
     require(fused.layout is Layout.TILE and fused.is_float, CREATE, f"the input must be floats in tiles, got {fused!r}")
-    require(heads > 0 and key_value_heads > 0, CREATE, f"there must be heads, got {heads} and {key_value_heads} key-value heads")
+    require(
+        heads > 0 and key_value_heads > 0,
+        CREATE,
+        f"there must be heads, got {heads} and {key_value_heads} key-value heads",
+    )
     batch, _, tokens, width = fused.shape
     total = heads + 2 * key_value_heads
     require(
         width % (total * TILE) == 0,
         CREATE,
-        f"a width of {width} does not divide into {heads} + 2 x {key_value_heads} heads of a multiple of {TILE} columns",
+        f"a width of {width} does not divide into {heads} + 2 x {key_value_heads} heads "
+        f"of a multiple of {TILE} columns",
     )
     require(tokens % TILE == 0, CREATE, f"the number of tokens must be a multiple of {TILE}, got {tokens}")
     place = memory_config or fused.memory_config
@@ -54,7 +61,7 @@ def nlp_create_qkv_heads(
     def compute(fused: torch.Tensor) -> tuple[torch.Tensor, ...]:
         batch, _, tokens, width = fused.shape
         total = num_heads + 2 * key_value_heads
-        heads = fused.view(batch, tokens, total, width // total).transpose(1, 2)
+        heads = fused.reshape(batch, tokens, total, width // total).transpose(1, 2)
         return heads.split((num_heads, key_value_heads, key_value_heads), 1)
 
     return launch(CREATE, (input,), (num_heads, key_value_heads, memory_config), _plan_create, compute)
@@ -62,7 +69,9 @@ def nlp_create_qkv_heads(
 
 def _plan_concatenate(device: Device, heads: TensorSpec, memory_config) -> Plan:
     require(len(heads.shape) == 4, CONCATENATE, f"the input must be [batch, heads, tokens, dim], got {heads!r}")
-    require(heads.layout is Layout.TILE and heads.is_float, CONCATENATE, f"the input must be floats in tiles, got {heads!r}")
+    require(
+        heads.layout is Layout.TILE and heads.is_float, CONCATENATE, f"the input must be floats in tiles, got {heads!r}"
+    )
     batch, count, tokens, dim = heads.shape
     require(dim % TILE == 0, CONCATENATE, f"the head dim must be a multiple of {TILE}, got {dim}")
     shape = (batch, 1, tokens, count * dim)

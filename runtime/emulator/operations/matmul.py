@@ -22,12 +22,16 @@ NAME = "linear"
 def _plan(device: Device, a: TensorSpec, b: TensorSpec, *rest: Any) -> Plan:
     bias, attributes = (rest[0], rest[1:]) if isinstance(rest[0], TensorSpec) else (None, rest)
     transpose_b, memory_config, dtype, program_config, activation, compute = attributes
-    require(len(b.shape) >= 2 and len(a.shape) >= 2, NAME, f"both inputs need two dimensions or more, got {a!r} and {b!r}")
+    require(
+        len(b.shape) >= 2 and len(a.shape) >= 2, NAME, f"both inputs need two dimensions or more, got {a!r} and {b!r}"
+    )
     require(a.layout is Layout.TILE and b.layout is Layout.TILE, NAME, "both inputs must be in tiles")
     require(a.is_float and b.is_float, NAME, f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
     rows, inner = b.shape[-2:][::-1] if transpose_b else b.shape[-2:]
     require(
-        a.shape[-1] == rows, NAME, f"the width of the first input must be the height of the second: {a.shape[-1]} and {rows}"
+        a.shape[-1] == rows,
+        NAME,
+        f"the width of the first input must be the height of the second: {a.shape[-1]} and {rows}",
     )
     require(all(size == 1 for size in b.shape[:-2]), NAME, f"the second input must hold one matrix, got {b!r}")
     if bias is not None:

@@ -1,7 +1,7 @@
 """What a matmul program must satisfy on a board: block arithmetic, the grid, and the L1 memory that its buffers take.
 
-The rules and the sizes of the buffers were read off the library's refusals on mock devices: the sum below is the number in its
-message, byte for byte, for both program kinds, all storage types, with and without bias.
+The rules and the sizes of the buffers were read off the library's refusals on mock devices: the sum below is the
+number in its message, byte for byte, for both program kinds, all storage types, with and without bias.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def check_program(
         require(
             program.per_core_M <= row_tiles and program.per_core_N <= column_tiles,
             name,
-            f"per_core_M {program.per_core_M} x per_core_N {program.per_core_N} tiles exceed the output of {row_tiles} x {column_tiles}",
+            f"per_core_M {program.per_core_M} x per_core_N {program.per_core_N} tiles exceed the output "
+            f"of {row_tiles} x {column_tiles}",
         )
         if program.transpose_mcast:
             blocks_across, blocks_down = blocks_down, blocks_across
@@ -127,7 +128,9 @@ def _buffer_bytes(
     bias: TensorSpec | None,
     compute: WormholeComputeKernelConfig,
 ) -> int:
-    """Input blocks (twice when there are several), the output block, partial sums where their type is another, and the bias."""
+    """Input blocks (twice when there are several), the output block, partial sums where their type is another, and
+    the bias.
+    """
     block_h, block_w = _block(program)
     steps = inner_tiles // program.in0_block_w
     copies = 2 if steps > 1 else 1

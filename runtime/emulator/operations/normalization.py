@@ -23,7 +23,11 @@ def _plan(device: Device, hidden: TensorSpec, weight: TensorSpec, epsilon, memor
         f"the input must be BFLOAT16, BFLOAT8_B or FLOAT32, got {hidden.dtype.name}",
     )
     width = hidden.shape[-1]
-    require(weight.dtype in (DataType.BFLOAT16, DataType.FLOAT32), NAME, f"the weight must be BFLOAT16 or FLOAT32, got {weight!r}")
+    require(
+        weight.dtype in (DataType.BFLOAT16, DataType.FLOAT32),
+        NAME,
+        f"the weight must be BFLOAT16 or FLOAT32, got {weight!r}",
+    )
     if weight.layout is Layout.ROW_MAJOR:
         require(
             weight.shape[-1] == TILE and weight.volume == width,
@@ -31,7 +35,11 @@ def _plan(device: Device, hidden: TensorSpec, weight: TensorSpec, epsilon, memor
             f"a row-major weight must be rows of {TILE} with {width} values in all, got {weight!r}",
         )
     else:
-        require(weight.shape[-1] == width and weight.volume == width, NAME, f"the weight must be one row of {width}, got {weight!r}")
+        require(
+            weight.shape[-1] == width and weight.volume == width,
+            NAME,
+            f"the weight must be one row of {width}, got {weight!r}",
+        )
     return Plan((tensor_spec(hidden.shape, hidden.dtype, Layout.TILE, memory_config or hidden.memory_config),))
 
 
@@ -43,7 +51,9 @@ def rms_norm(
     memory_config: MemoryConfig | None = None,
     compute_kernel_config: WormholeComputeKernelConfig | None = None,
 ) -> Tensor:
-    """x / sqrt(mean(x**2) + epsilon) * weight along the last dimension, in float32. The weight is [1, 1, width / 32, 32] or a row."""
+    """x / sqrt(mean(x**2) + epsilon) * weight along the last dimension, in float32. The weight is [1, 1, width / 32,
+    32] or a row.
+    """
 
     def compute(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         scale = hidden.square().mean(-1, keepdim=True).add_(epsilon).rsqrt_()

@@ -15,7 +15,9 @@ from ..tensor import Tensor
 
 def _plan_argmax(device: Device, scores: TensorSpec, keepdim, memory_config) -> Plan:
     require(
-        scores.dtype in (DataType.BFLOAT16, DataType.FLOAT32), "argmax", f"scores must be BFLOAT16 or FLOAT32, got {scores!r}"
+        scores.dtype in (DataType.BFLOAT16, DataType.FLOAT32),
+        "argmax",
+        f"scores must be BFLOAT16 or FLOAT32, got {scores!r}",
     )
     shape = (*scores.shape[:-1], 1) if keepdim else scores.shape[:-1]
     return Plan((tensor_spec(shape, DataType.UINT32, Layout.ROW_MAJOR, memory_config or scores.memory_config),))
@@ -28,18 +30,27 @@ def argmax(
     rank = len(input_tensor.spec.shape)
     require(dim in (-1, rank - 1), "argmax", f"only the last dimension is modelled, got dim={dim} of rank {rank}")
     return launch(
-        "argmax", (input_tensor,), (keepdim, memory_config), _plan_argmax, lambda scores: scores.argmax(-1, keepdim=keepdim)
+        "argmax",
+        (input_tensor,),
+        (keepdim, memory_config),
+        _plan_argmax,
+        lambda scores: scores.argmax(-1, keepdim=keepdim),
     )[0]
 
 
 def _plan_topk(device: Device, scores: TensorSpec, k: int, memory_config) -> Plan:
     require(scores.layout is Layout.TILE and scores.is_float, "topk", f"scores must be floats in tiles, got {scores!r}")
-    require(0 < k <= scores.shape[-1], "topk", f"k must be between 1 and the {scores.shape[-1]} scores of a row, got {k}")
+    require(
+        0 < k <= scores.shape[-1], "topk", f"k must be between 1 and the {scores.shape[-1]} scores of a row, got {k}"
+    )
     place = memory_config or scores.memory_config
     shape = (*scores.shape[:-1], k)
     wide = scores.shape[-1] > 2**16 or scores.dtype is DataType.FLOAT32
     index = DataType.UINT32 if wide else DataType.UINT16
-    return Plan((tensor_spec(shape, scores.dtype, Layout.TILE, place), tensor_spec(shape, index, Layout.TILE, place)), moves=True)
+    return Plan(
+        (tensor_spec(shape, scores.dtype, Layout.TILE, place), tensor_spec(shape, index, Layout.TILE, place)),
+        moves=True,
+    )
 
 
 def topk(

@@ -12,7 +12,6 @@ from ..errors import require
 from ..storage import TILE, TensorSpec, tensor_spec
 from ..tensor import Tensor
 
-
 HALVES = "rotary_embedding_hf"
 PAIRS = "rotary_embedding_llama"
 LARGEST_PAIRS_DIM = 256
@@ -42,7 +41,9 @@ def _plan_halves(device: Device, heads: TensorSpec, cos: TensorSpec, sin: Tensor
     _check_tables(HALVES, heads, cos, sin)
     dim = heads.shape[-1]
     require(
-        dim == TILE or dim % (2 * TILE) == 0, HALVES, f"the head dim must be {TILE} or a multiple of {2 * TILE}, got {dim}"
+        dim == TILE or dim % (2 * TILE) == 0,
+        HALVES,
+        f"the head dim must be {TILE} or a multiple of {2 * TILE}, got {dim}",
     )
     return Plan((tensor_spec(heads.shape, heads.dtype, Layout.TILE, memory_config or heads.memory_config),))
 
@@ -56,7 +57,9 @@ def rotary_embedding_hf(
     memory_config: MemoryConfig | None = None,
     compute_kernel_config: WormholeComputeKernelConfig | None = None,
 ) -> Tensor:
-    """Rotate heads [batch, heads, tokens, dim] by halves: [a*cos - b*sin, b*cos + a*sin], with the first `tokens` rows of the caches."""
+    """Rotate heads [batch, heads, tokens, dim] by halves: [a*cos - b*sin, b*cos + a*sin], with the first `tokens`
+    rows of the caches.
+    """
     require(not is_decode_mode, HALVES, "decode mode is not modelled")
     tokens, dim = input_tensor.shape[-2], input_tensor.shape[-1]
     half = dim // 2
@@ -68,7 +71,9 @@ def rotary_embedding_hf(
         rotated[..., half:].addcmul_(heads[..., :half], sin[..., half:])
         return rotated
 
-    return launch(HALVES, (input_tensor, cos_cache, sin_cache), (memory_config, compute_kernel_config), _plan_halves, compute)[0]
+    return launch(
+        HALVES, (input_tensor, cos_cache, sin_cache), (memory_config, compute_kernel_config), _plan_halves, compute
+    )[0]
 
 
 def _plan_pairs(
@@ -101,11 +106,15 @@ def rotary_embedding_llama(
     memory_config: MemoryConfig | None = None,
     compute_kernel_config: WormholeComputeKernelConfig | None = None,
 ) -> Tensor:
-    """heads * cos + (heads x transformation) * sin: the transformation [1, 1, 32, 32] acts on every 32 columns and swaps pairs."""
+    """heads * cos + (heads x transformation) * sin: the transformation [1, 1, 32, 32] acts on every 32 columns and
+    swaps pairs.
+    """
     require(not is_decode_mode, PAIRS, "decode mode is not modelled")
     tokens = input_tensor.shape[-2]
 
-    def compute(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, transformation: torch.Tensor) -> torch.Tensor:
+    def compute(
+        heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, transformation: torch.Tensor
+    ) -> torch.Tensor:
         cos, sin = cos[..., :tokens, :], sin[..., :tokens, :]
         swapped = (heads.reshape(-1, TILE) @ transformation.reshape(TILE, TILE)).reshape(heads.shape)
         return (heads * cos).addcmul_(swapped, sin)
