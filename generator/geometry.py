@@ -109,6 +109,7 @@ class Resolved:
     waves: tuple[int, ...]
     wave_tokens: int
     prefill_chunk: int
+    batch_invariant: bool  # a row is computed alike in every wave that it can be in
 
     derivations: Mapping[str, str]
     keys: Mapping[str, str]
@@ -218,6 +219,7 @@ COPIED_FROM_TARGET = (
     "waves",
     "wave_tokens",
     "prefill_chunk",
+    "batch_invariant",
 )
 
 
@@ -289,6 +291,7 @@ def _does_not_fit(file: ModelFile, resolved: Resolved) -> ManifestError:
         ("rotary tables", used.rotary_tables),
         ("key-value blocks", used.key_value),
         (f"activations of {used.largest_pass} tokens", used.activation_peak),
+        ("hidden rows of captured traces", used.captured_rows),
         ("trace region", used.trace_region),
     )
     listed = " + ".join(f"{size / GIB:.3f} {name}" for name, size in parts)

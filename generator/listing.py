@@ -58,7 +58,7 @@ def describe(resolved: Resolved, shapes: Sequence[PassShape]) -> str:
             lines.append(f"  {field:<30} {value!s:<28} {reason}")
     memory = resolved.memory
     lines += ["", "  memory of one device, GiB"]
-    for name in ("weights", "rotary_tables", "key_value", "activation_peak", "trace_region", "total", "capacity"):
+    for name in ("weights", "rotary_tables", "key_value", "activation_peak", "captured_rows", "trace_region", "total", "capacity"):
         lines.append(f"  {name:<30} {getattr(memory, name) / GIB:10.3f}")
     lines += ["", "  variant     rows  tokens  fill pages  read pages  digest"]
     for shape in shapes:

@@ -124,6 +124,7 @@ class TargetTable(Table):
     wave_tokens: Annotated[int, between(32, MOST_TOKENS)]
     prefill_chunk: Annotated[int, between(32, MOST_TOKENS)]
     attention_chunk: Annotated[int, between(32, 1024), AfterValidator(_chunk)] = 128
+    batch_invariant: bool = False
     dtypes: Dtypes
 
 

@@ -34,7 +34,8 @@ class MemoryItem:
 @dataclass(frozen=True)
 class Memory:
     """DRAM of one device in bytes. `activation_peak` is an estimate: the largest set of tensors alive in one pass of
-    `largest_pass` tokens, which is the stage named by `peak_stage`.
+    `largest_pass` tokens, which is the stage named by `peak_stage`. `captured_rows` are the hidden rows that the trace of
+    every pass keeps as its output.
     """
 
     items: tuple[MemoryItem, ...]
@@ -44,6 +45,7 @@ class Memory:
     largest_pass: int
     peak_stage: str
     activation_peak: int
+    captured_rows: int
     trace_region: int
     total: int
     capacity: int
@@ -53,7 +55,7 @@ class Memory:
         return self.total <= self.capacity
 
 
-UNMEASURED = Memory((), 0, 0, 0, 0, "", 0, 0, 0, 0)
+UNMEASURED = Memory((), 0, 0, 0, 0, "", 0, 0, 0, 0, 0)
 
 
 def report(resolved: Resolved) -> Memory:
@@ -65,6 +67,7 @@ def report(resolved: Resolved) -> Memory:
     largest = largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens)
     peak_bytes, peak_stage = max((size, stage) for stage, size in _stages(resolved, largest))
     sums = [sum(item.bytes for item in items) for items in (weights, rotary, stores)]
+    captured = sum(_hidden(resolved, tokens) for tokens in _captured_passes(resolved))
     trace_region = interleaved(board, -(-board.trace_region_bytes // TRACE_PAGE), TRACE_PAGE)
     return Memory(
         items=(*weights, *rotary, *stores),
@@ -74,8 +77,9 @@ def report(resolved: Resolved) -> Memory:
         largest_pass=largest,
         peak_stage=peak_stage,
         activation_peak=peak_bytes,
+        captured_rows=captured,
         trace_region=trace_region,
-        total=sum(sums) + peak_bytes + trace_region,
+        total=sum(sums) + peak_bytes + captured + trace_region,
         capacity=board.dram_banks * board.dram_bank_bytes,
     )
 
@@ -83,6 +87,19 @@ def report(resolved: Resolved) -> Memory:
 def largest_pass(lengths: tuple[int, ...], waves: tuple[int, ...], wave_tokens: int) -> int:
     """Tokens of the largest pass: rows x length, at most `wave_tokens`."""
     return max(wave * length for wave in waves for length in lengths if wave == 1 or wave * length <= wave_tokens)
+
+
+def _captured_passes(resolved: Resolved) -> Iterator[int]:
+    """Tokens of every pass that can be captured: each size from the start of a prompt and as a chunk."""
+    for length in resolved.lengths:
+        for wave in resolved.waves:
+            if wave == 1 or wave * length <= resolved.wave_tokens:
+                yield wave * length
+                yield wave * length
+
+
+def _hidden(resolved: Resolved, tokens: int) -> int:
+    return interleaved(resolved.board, tiles(tokens) * tiles(resolved.hidden), TILE_BYTES[resolved.dtypes.activation])
 
 
 def most_key_value_blocks(resolved: Resolved, room: int) -> int:

@@ -142,15 +142,18 @@ def choose_matmul(
     weight_dtype: str,
     output_dtype: str,
     bias_dtype: str | None = None,
+    inner_block: int | None = None,
 ) -> Matmul:
     """The cheapest legal configuration of [token_tiles, inner_tiles] x [inner_tiles, output_tiles] on a grid of cores.
 
-    Raises NoProgram where not even single-tile blocks fit `l1_bytes`.
+    `inner_block` fixes the tiles of the inner dimension that are summed at a time, and with it the order of the sum. Raises
+    NoProgram where not even single-tile blocks fit `l1_bytes`.
     """
     legal = (
         choice
         for choice in _candidates(token_tiles, inner_tiles, output_tiles, grid)
-        if matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype) <= l1_bytes
+        if inner_block in (None, choice.inner_block)
+        and matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype) <= l1_bytes
     )
     best = min(legal, key=lambda choice: _matmul_cost(choice, inner_tiles), default=None)
     if best is None:

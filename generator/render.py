@@ -50,35 +50,46 @@ def because(resolved: Resolved, field: str) -> str:
 
 
 def matmul_table(resolved: Resolved, shapes: tuple[PassShape, ...]) -> list[tuple[str, int, programs.Matmul]]:
-    """One row for each matmul role and number of token tiles that a pass can have, then the head's."""
+    """One row for each matmul role and number of token tiles that a pass can have, then the head's.
+
+    In a batch-invariant build all sizes of a role sum the inner dimension in the same blocks: the smallest that any of them
+    would choose, which the others can take too.
+    """
     board, output = resolved.board, resolved.dtypes.activation
+
+    def choose(role: kinds.MatmulRole, token_tiles: int, inner_block: int | None) -> programs.Matmul:
+        return programs.choose_matmul(
+            token_tiles,
+            tiles(role.inner),
+            tiles(role.output),
+            board.grid,
+            board.l1_bank_bytes,
+            role.weight_dtype,
+            output,
+            role.bias_dtype,
+            inner_block,
+        )
+
     table = []
     every_size = sorted({shape.token_tiles for shape in shapes})
     for role, sizes in [(r, every_size) for r in kinds.layer_matmuls(resolved)] + [(kinds.head_matmul(resolved), [1])]:
-        for token_tiles in sizes:
-            choice = programs.choose_matmul(
-                token_tiles,
-                tiles(role.inner),
-                tiles(role.output),
-                board.grid,
-                board.l1_bank_bytes,
-                role.weight_dtype,
-                output,
-                role.bias_dtype,
-            )
-            table.append((role.name, token_tiles, choice))
+        fixed = min(choose(role, size, None).inner_block for size in sizes) if resolved.batch_invariant else None
+        table += [(role.name, size, choose(role, size, fixed)) for size in sizes]
     return table
 
 
 def attention_table(resolved: Resolved, shapes: tuple[PassShape, ...]) -> list[tuple[PassShape, programs.Attention]]:
-    """How attention is cut in each pass; chunked passes also respect every legal start."""
+    """How attention is cut in each pass; chunked passes also respect every legal start.
+
+    In a batch-invariant build a wave is cut as one of its rows alone.
+    """
     board = resolved.board
     return [
         (
             shape,
             programs.choose_attention(
                 shape.tokens,
-                shape.rows,
+                1 if resolved.batch_invariant else shape.rows,
                 resolved.device_query_heads,
                 resolved.head_dim,
                 board.grid,

@@ -1,0 +1,48 @@
+"""B-15: an opt-in build in which a row is summed in the same order in every wave that it can be in."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from generator import catalog, geometry, targets
+from generator.manifest import ModelFile, load, parse
+from generator.render import attention_table, matmul_table
+from generator.shapes import enumerate_shapes
+
+MODELS = catalog.names(catalog.BUILT_IN)
+
+
+def opted_in(model: str, target: str) -> ModelFile:
+    path = catalog.find(catalog.BUILT_IN, catalog.MODELS, model)
+    text = path.read_text(encoding="utf-8").replace(f"[target.{target}]\n", f"[target.{target}]\nbatch_invariant = true\n")
+    return parse(text, str(path), catalog.names(catalog.BUILT_IN, catalog.TARGETS))
+
+
+def orders(file: ModelFile, target: str) -> tuple[dict[Any, set[Any]], dict[Any, set[Any]]]:
+    """For each matmul role the blocks that its sizes sum in, and for each row length how its waves cut attention."""
+    resolved = geometry.resolve(file, targets.load_board(catalog.BUILT_IN, target))
+    shapes = enumerate_shapes(resolved)
+    sums: dict[Any, set[Any]] = defaultdict(set)
+    cuts: dict[Any, set[Any]] = defaultdict(set)
+    for role, _, choice in matmul_table(resolved, shapes):
+        sums[role].add(choice.inner_block)
+    for shape, choice in attention_table(resolved, shapes):
+        cuts[shape.read_pages > 0, shape.tokens].add(choice)
+    return sums, cuts
+
+
+@pytest.mark.parametrize("target", ["n150", "p150"])
+@pytest.mark.parametrize("model", MODELS)
+def test_b15_every_wave_sums_a_row_in_one_order(model: str, target: str) -> None:
+    sums, cuts = orders(opted_in(model, target), target)
+    assert {len(blocks) for blocks in sums.values()} == {1}, sums
+    assert {len(ways) for ways in cuts.values()} == {1}, cuts
+
+
+def test_b15_without_the_option_waves_are_cut_for_speed() -> None:
+    found = [orders(load(catalog.BUILT_IN, model), "n150") for model in MODELS]
+    assert any(len(blocks) > 1 for sums, _ in found for blocks in sums.values())
+    assert any(len(ways) > 1 for _, cuts in found for ways in cuts.values())
