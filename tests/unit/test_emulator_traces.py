@@ -16,7 +16,10 @@ ROOM = trace_bytes(32, 64)
 
 @pytest.fixture
 def device() -> ttnn.Device:
-    return open_checked(trace_region_size=ROOM)
+    """Without the strict rules, which refuse what these tests look at: what silicon would do."""
+    opened = open_checked(trace_region_size=ROOM)
+    opened.strict_traces = False
+    return opened
 
 
 def host(values: torch.Tensor) -> ttnn.Tensor:

@@ -137,18 +137,19 @@ def test_a_model_that_does_not_fit_names_its_numbers_and_the_most_blocks() -> No
     message = refused(N150, ("key_value_blocks = 512", "key_value_blocks = 100000"))
     assert message == (
         "m.toml:24: target.n150.key_value_blocks = 100000: does not fit: 0.303 weights + 0.001 rotary tables + "
-        "68.665 key-value blocks + 0.045 activations of 4096 tokens + 0.047 trace region = 69.060 GiB of 11.988 GiB "
-        "DRAM on n150; nearest legal value 16882"
+        "68.665 key-value blocks + 0.045 activations of 4096 tokens + "
+        "0.036 hidden rows of captured traces + 0.047 trace region = 69.096 GiB of 11.988 GiB "
+        "DRAM on n150; nearest legal value 16830"
     )
-    assert resolve(read(("key_value_blocks = 512", "key_value_blocks = 16882")), N150).memory.fits
-    assert "nearest legal value 16882" in refused(N150, ("key_value_blocks = 512", "key_value_blocks = 16883"))
+    assert resolve(read(("key_value_blocks = 512", "key_value_blocks = 16830")), N150).memory.fits
+    assert "nearest legal value 16830" in refused(N150, ("key_value_blocks = 512", "key_value_blocks = 16831"))
 
 
 def test_a_context_whose_blocks_do_not_fit_is_answered_with_the_longest_that_does() -> None:
     big = (("maximum_context = 8192", "maximum_context = 1000000"), ("context = 4096", "context = 800000"))
     message = refused(N150, *big, ("key_value_blocks = 512", "key_value_blocks = 25000"))
-    assert message.endswith("nearest legal context 531392 with key_value_blocks 16606")
-    fits = (big[0], ("context = 4096", "context = 531392"), ("key_value_blocks = 512", "key_value_blocks = 16606"))
+    assert message.endswith("nearest legal context 529664 with key_value_blocks 16552")
+    fits = (big[0], ("context = 4096", "context = 529664"), ("key_value_blocks = 512", "key_value_blocks = 16552"))
     assert resolve(read(*fits), N150).memory.fits
 
 
