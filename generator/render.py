@@ -109,16 +109,19 @@ def _fidelities(resolved: Resolved) -> list[tuple[str, str, str]]:
         ("HEAD", dtypes.head, "head"),
         ("ATTENTION", dtypes.key_value, "keys and values"),
     ]
-    rows = [("NORM", "HiFi4", "norms are cheap"), ("ROTARY", "HiFi4", "rotations are cheap")]
+    rows = [("NORM", "HiFi4", "a small part of a pass"), ("ROTARY", "HiFi4", "a small part of a pass")]
     return rows + [(role, programs.fidelity(dtype), f"{dtype} {what}") for role, dtype, what in stored]
 
 
 def _shape_lines(shapes: tuple[PassShape, ...]) -> list[str]:
-    """Lines of the docstring's table: for each variant and length, the rows it runs."""
+    """Lines of the docstring's table: for each variant, the rows of a pass and the lengths that run with as many."""
     rows: dict[tuple[str, int], list[int]] = {}
     for shape in shapes:
         rows.setdefault((shape.variant, shape.tokens), []).append(shape.rows)
-    return [f"{variant:<10} {tokens:<15} {' '.join(map(str, sizes))}" for (variant, tokens), sizes in rows.items()]
+    lengths: dict[tuple[str, str], list[int]] = {}
+    for (variant, tokens), sizes in rows.items():
+        lengths.setdefault((variant, " ".join(map(str, sizes))), []).append(tokens)
+    return [f"{variant:<17}{sizes:<16}{' '.join(map(str, tokens))}" for (variant, sizes), tokens in lengths.items()]
 
 
 def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, templates: Path) -> str:

@@ -8,27 +8,17 @@ Geometry:  e17552a97d9cfa0d
     32768 tokens of context, 8192 key-value blocks of 32 tokens
     bfloat16 weights, bfloat8_b keys and values, bfloat16 activations
 
-    variant    tokens a row    rows
-    single     128             1
-    single     256             1
-    single     512             1
-    single     1024            1
-    single     2048            1
-    batched    128             2 4 8 16 32
-    batched    256             2 4 8 16 32
-    batched    512             2 4 8 16
-    batched    1024            2 4 8
-    batched    2048            2 4
-    chunked    128             1
-    chunked    256             1
-    chunked    512             1
-    chunked    1024            1
-    chunked    2048            1
-    chunked_batched 128             2 4 8 16 32
-    chunked_batched 256             2 4 8 16 32
-    chunked_batched 512             2 4 8 16
-    chunked_batched 1024            2 4 8
-    chunked_batched 2048            2 4
+    variant          rows            tokens a row
+    single           1               128 256 512 1024 2048
+    batched          2 4 8 16 32     128 256
+    batched          2 4 8 16        512
+    batched          2 4 8           1024
+    batched          2 4             2048
+    chunked          1               128 256 512 1024 2048
+    chunked_batched  2 4 8 16 32     128 256
+    chunked_batched  2 4 8 16        512
+    chunked_batched  2 4 8           1024
+    chunked_batched  2 4             2048
 """
 
 from runtime.backend import ttnn
@@ -106,10 +96,10 @@ DRAM = ttnn.DRAM_MEMORY_CONFIG
 TILED = ttnn.TILE_LAYOUT
 ROW_MAJOR = ttnn.ROW_MAJOR_LAYOUT
 
-NORM_COMPUTE = ttnn.WormholeComputeKernelConfig(  # norms are cheap
+NORM_COMPUTE = ttnn.WormholeComputeKernelConfig(  # a small part of a pass
     math_fidelity=ttnn.MathFidelity.HiFi4, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
 )
-ROTARY_COMPUTE = ttnn.WormholeComputeKernelConfig(  # rotations are cheap
+ROTARY_COMPUTE = ttnn.WormholeComputeKernelConfig(  # a small part of a pass
     math_fidelity=ttnn.MathFidelity.HiFi4, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
 )
 MATMUL_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 weights

@@ -113,8 +113,15 @@ def test_the_head_says_what_it_is_and_how_to_make_it_again(model: str, target: s
     (path,) = re.findall(r"Manifest:\s+(\S+)", head)
     assert (catalog.BUILT_IN / path).is_file()
     assert f"Geometry:  {resolved(model, target).digest}" in head
-    stated = re.findall(r"^ *(single|batched|chunked|chunked_batched) +(\d+) +([\d ]+)$", head, re.MULTILINE)
-    rows = {(variant, int(count), int(tokens)) for variant, tokens, counts in stated for count in counts.split()}
+    stated = re.findall(
+        r"^ *(single|batched|chunked|chunked_batched) {2,}([\d ]+?) {2,}([\d ]+)$", head, re.MULTILINE
+    )
+    rows = {
+        (variant, int(count), int(tokens))
+        for variant, counts, lengths in stated
+        for count in counts.split()
+        for tokens in lengths.split()
+    }
     assert rows == {(shape.variant, shape.rows, shape.tokens) for shape in imported(model, target).TRACES}
 
 
