@@ -300,5 +300,7 @@ def verify(model, target, weights, prompts, device, output, manifests, as_json) 
     else:
         from rich.console import Console
 
-        Console().print(*render(report))
+        console = Console()
+        for part in render(report):
+            console.print(part, soft_wrap=isinstance(part, str), highlight=False)
     sys.exit(0 if report.passed else STALE)

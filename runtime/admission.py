@@ -55,8 +55,9 @@ class Admission:
         """The rows of a call in the caller's order.
 
         tokens: [rows, width], whole prompts from position 0. page_table: [rows, blocks]. prompt_lens, start_pos, slots:
-        one for each row. final: one bool, or one for each row. moves: what happens to open slots first. Raises RequestError where these do not fit together and
-        a RowError, which names the first row that cannot be served and those that could, otherwise.
+        one for each row. final: one bool, or one for each row. moves: what happens to open slots first. Raises
+        RequestError where these do not fit together and a RowError, which names the first row that cannot be served and
+        those that could, otherwise.
         """
         token_rows = matrix(tokens, "tokens")
         count = len(token_rows)

@@ -19,6 +19,8 @@ def array(values: Any, name: str) -> np.ndarray:
     if isinstance(values, torch.Tensor):
         if values.device.type != "cpu":
             raise RequestError(f"{name} lies on {values.device}; give a CPU tensor")
+        if values.layout != torch.strided or values.is_floating_point():
+            raise RequestError(f"{name} holds {values.dtype} as {values.layout}, not integers in a strided tensor")
         found = values.detach().numpy()
     else:
         try:
@@ -27,7 +29,7 @@ def array(values: Any, name: str) -> np.ndarray:
             raise RequestError(f"{name} is ragged: every row needs the same width; pad the shorter ones") from error
     if found.dtype.kind not in "iu" and found.size:
         raise RequestError(f"{name} holds {found.dtype}, not integers")
-    return found
+    return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
 
 
 def matrix(values: Any, name: str) -> np.ndarray:
@@ -55,7 +57,7 @@ def numbers(values: Any, name: str, rows: int) -> list[int]:
 
 
 def _from_iterable(values: Any, name: str) -> list[int]:
-    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, dict)):
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, dict, set, frozenset)):
         raise RequestError(f"{name} is {type(values).__name__}, not a sequence with one number for each row")
     counted = []
     for position, value in enumerate(values):
@@ -72,7 +74,8 @@ def flags(value: Any, name: str, rows: int) -> list[bool]:
     """One bool for the whole call, or one for each row."""
     if isinstance(value, bool):
         return [value] * rows
-    given = value.tolist() if isinstance(value, (torch.Tensor, np.ndarray)) else list(value)
+    given = value.tolist() if isinstance(value, (torch.Tensor, np.ndarray, np.generic)) else value
+    given = list(given) if isinstance(given, Iterable) else [given] * rows
     if len(given) != rows or not all(isinstance(flag, bool) for flag in given):
         raise RequestError(f"{name} is {value!r}; give one bool, or one bool for each of {rows} rows")
     return given

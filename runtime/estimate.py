@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from runtime.errors import TraceRegionTooSmall
+from runtime.errors import NotCompiled, TraceRegionTooSmall
 from runtime.registry import Registry, name
 from runtime.tables import Shape
 
@@ -22,7 +22,10 @@ def trace_bytes(module: ModuleType, operations: int) -> int:
 
 
 def estimates(module: ModuleType, registry: Registry) -> dict[Shape, int]:
-    """Estimated bytes of each shape's trace, from the operations that warm-up counted."""
+    """Estimated bytes of each shape's trace, from the operations that warm-up counted. Raises NotCompiled before it."""
+    uncounted = sum(not registry.is_counted(shape) for shape in module.TRACES)
+    if uncounted:
+        raise NotCompiled(f"{uncounted} of {len(module.TRACES)} shapes are not compiled; call warm_up() first")
     return {shape: trace_bytes(module, registry.operations(shape)) for shape in module.TRACES}
 
 

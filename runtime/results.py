@@ -61,13 +61,20 @@ class PendingReads:
 
 
 def check_output(out: Any, rows: int, vocabulary: int, sampling: str) -> None:
-    """Refuse a caller's buffer that is not float32 [rows, vocabulary] for logits or int64 [rows] for token ids."""
+    """Refuse a caller's buffer that is not float32 [rows, vocabulary] for logits or int64 [rows] for token ids, or that
+    cannot be written element by element.
+    """
     shape, dtype = ((rows, vocabulary), torch.float32) if sampling == LOGITS else ((rows,), torch.int64)
     if not isinstance(out, torch.Tensor):
         raise OutputMismatch(f"the output buffer is {type(out).__name__}, not a {dtype} tensor of {shape}")
     if tuple(out.shape) != shape or out.dtype != dtype:
         raise OutputMismatch(
             f"the output buffer is {out.dtype} {tuple(out.shape)}; {sampling} of this call are {dtype} {shape}"
+        )
+    if out.is_meta or out.requires_grad or 0 in [step for step, size in zip(out.stride(), shape) if size > 1]:
+        raise OutputMismatch(
+            "the output buffer has no memory of its own for each element, or requires a gradient; "
+            "give one made by torch.empty"
         )
 
 
@@ -77,6 +84,10 @@ def read(result: InvocationResult) -> tuple[torch.Tensor | None, torch.Tensor | 
     """
     if result.output is None:
         return None, None
+    if not result.output.is_allocated():
+        raise CollectError(
+            f"the results of rows {', '.join(map(str, result.source_rows))} were released before; collect each once"
+        )
     host = ttnn.to_torch(result.output)
     rows = len(result.source_rows)
     if result.sampling == LOGITS:

@@ -6,6 +6,7 @@ import math
 import secrets
 from collections.abc import Iterable
 from dataclasses import replace
+from numbers import Integral, Real
 from types import ModuleType
 from typing import Any
 
@@ -18,7 +19,7 @@ from runtime.request import ARGMAX, LOGITS, PATHS, TOP_K, PreparedPrefill, Sampl
 from runtime.tables import Input
 
 GREEDY = Sampling(temperature=0.0)
-LARGEST_BFLOAT16 = 3.3895313892515355e38
+SMALLEST_BFLOAT16, LARGEST_BFLOAT16 = 2.0**-126, 3.3895313892515355e38
 SEEDS = 2**32
 
 
@@ -29,7 +30,7 @@ def resolve(module: ModuleType, sampling: Any, rows: int) -> tuple[str, tuple[Sa
     Rows that all take their likeliest token run as argmax. Where only some do, all are drawn and those draw from one
     candidate. Raises UnknownSampling where the module lacks the path, InvalidSampling with the row otherwise.
     """
-    if sampling is None or sampling == LOGITS:
+    if sampling is None or (isinstance(sampling, str) and sampling == LOGITS):
         return _served(module, LOGITS), ()
     if isinstance(sampling, str):
         path = _served(module, sampling)
@@ -74,7 +75,7 @@ def _check(row: int, choice: Sampling, candidates: int) -> None:
 
     if not _is_number(choice.temperature) or choice.temperature < 0:
         refuse("temperature", "0 for the likeliest token, or a number above 0")
-    if choice.temperature and 1 / choice.temperature > LARGEST_BFLOAT16:
+    if choice.temperature and not SMALLEST_BFLOAT16 <= 1 / float(choice.temperature) <= LARGEST_BFLOAT16:
         refuse("temperature", "one whose inverse bfloat16 holds, or 0")
     if choice.top_k is not None and not (_is_integer(choice.top_k) and 1 <= choice.top_k <= candidates):
         refuse("top_k", f"1 to {candidates}, or None for {candidates}")
@@ -92,11 +93,16 @@ def _check(row: int, choice: Sampling, candidates: int) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def wants_log_probabilities(choices: tuple[Sampling, ...]) -> bool:

@@ -8,6 +8,7 @@ dirty, and refuses everything, until the caller resets it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 from runtime.errors import DirtySlot, RequestError, SliceOrder
@@ -28,9 +29,13 @@ class SliceCursors:
             return ()
         if not isinstance(slot_remap, Mapping):
             raise RequestError(f"slot_remap is {type(slot_remap).__name__}, not a mapping of old slot to new slot")
-        moves = tuple(slot_remap.items())
-        if not all(isinstance(slot, int) and slot >= 0 for move in moves for slot in move):
-            raise RequestError(f"slot_remap is {dict(moves)}; slots are integers from 0 on")
+        if not all(
+            isinstance(slot, Integral) and not isinstance(slot, bool) and slot >= 0
+            for move in slot_remap.items()
+            for slot in move
+        ):
+            raise RequestError(f"slot_remap is {dict(slot_remap)}; slots are integers from 0 on")
+        moves = tuple((int(old), int(new)) for old, new in slot_remap.items())
         if len({new for _, new in moves}) < len(moves):
             raise RequestError(f"slot_remap {dict(moves)} moves two slots to one")
         return moves

@@ -127,51 +127,41 @@ def _plain(value: Any) -> Any:
 
 
 def render(report: Report) -> list[Any]:
-    """What a reader sees, as rich renderables: prompts, routes, layers, every case that failed, and a last line."""
+    """What a reader sees, as rich renderables that 80 columns hold: prompts, routes, layers, every case that failed, and a
+    last line."""
     failed = [_failure(case) for case in report.cases if not case.passed]
-    return [_prompts(report), _routes(report), _layers(report), *failed, _summary(report)]
+    return [*_prompts(report), "", _routes(report), "", _layers(report), "", *failed, _summary(report)]
 
 
-def _prompts(report: Report) -> Any:
+def _prompts(report: Report) -> list[str]:
     """Each prompt by itself, in the precision that a device computes in where it was run: the likeliest next tokens of
-    the three side by side, agreement and time."""
+    the three under each other, with the time each took, and how far they agree."""
     precision = report.gates[-1].precision
-    table = _table(f"{report.model} on {report.target}, {precision} precision: likeliest next tokens", report)
-    for heading in ("prompt", "emitted module", "torch reference", "transformers"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("PCC", "error", "top 1", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    lines = [f"[bold]{report.model} on {report.target} ({report.backend}), {precision} precision: likeliest next tokens[/bold]"]
     for case in report.cases:
         if case.route == "alone" and case.precision == precision:
-            table.add_row(
-                f"{_escape(_ending(report.prompts[case.prompt]))}\n"
-                f"[dim]{case.tokens} tokens: {', '.join(case.passes)}[/dim]",
-                *(_escape("\n".join(case.likeliest_text[peer])) for peer in PEERS),
-                f"{case.pcc_logits:.6f}",
-                f"{case.max_relative_error:.1e}",
-                "yes" if case.top1_match else f"[red]no[/red], {case.top1_margin:.1e} apart",
-                "\n".join(f"{peer} {case.seconds[peer]:.2f}" for peer in PEERS),
-                end_section=True,
-            )
-    return table
+            passes = ", ".join(case.passes)
+            lines += ["", f"{_escape(_ending(report.prompts[case.prompt]))}  [dim]{case.tokens} tokens: {passes}[/dim]"]
+            for peer in PEERS:
+                tokens = "  ".join(case.likeliest_text[peer])
+                lines.append(f"  {peer:<13}{_escape(f'{tokens:<54}')} {case.seconds[peer]:6.2f} s")
+            top1 = "yes" if case.top1_match else f"[red]no[/red], {case.top1_margin:.1e} apart"
+            lines.append(f"  PCC {case.pcc_logits:.6f}, relative error {case.max_relative_error:.1e}, top-1 match {top1}")
+    return lines
 
 
 def _routes(report: Report) -> Any:
     """The worst of all prompts on each way through the module."""
-    table = _table("ways through the module, worst prompt of each", report)
-    for heading in ("precision", "way", "passes"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("PCC", "logits error", "keys error", "values error", "top 1", "passed"):
+    table = _table("ways through the module, worst prompt of each")
+    table.add_column("way", overflow="fold")
+    for heading in ("PCC", "logits", "keys", "values", "top 1", "passed"):
         table.add_column(heading, justify="right", no_wrap=True)
     groups: dict[tuple[str, str], list[Case]] = {}
     for case in report.cases:
         groups.setdefault((case.precision, case.route), []).append(case)
     for (precision, route), cases in groups.items():
-        variants = dict.fromkeys(name.split()[0] for case in cases for name in case.passes)
         table.add_row(
-            precision,
-            route,
-            ", ".join(variants),
+            f"{route}, {precision}",
             f"{min(case.pcc_logits for case in cases):.6f}",
             f"{max(case.max_relative_error for case in cases):.1e}",
             f"{max(case.keys_max_relative_error for case in cases):.1e}",
@@ -183,16 +173,18 @@ def _routes(report: Report) -> Any:
 
 
 def _layers(report: Report) -> Any:
-    table = _table("layer by layer: PCC, relative error", report)
-    for heading in ("precision", "layer", "output", "keys", "values"):
+    """Layer by layer: the correlation of its output, and the relative errors of output, keys and values."""
+    table = _table("layer by layer")
+    for heading in ("precision", "layer", "PCC", "output", "keys", "values"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in report.layers:
         table.add_row(
             row.precision,
             str(row.layer),
-            f"{row.hidden_pcc:.6f}, {row.hidden_max_relative_error:.1e}",
-            f"{row.keys_pcc:.6f}, {row.keys_max_relative_error:.1e}",
-            f"{row.values_pcc:.6f}, {row.values_max_relative_error:.1e}",
+            f"{row.hidden_pcc:.6f}",
+            f"{row.hidden_max_relative_error:.1e}",
+            f"{row.keys_max_relative_error:.1e}",
+            f"{row.values_max_relative_error:.1e}",
         )
     return table
 
@@ -216,10 +208,10 @@ def _summary(report: Report) -> str:
     )
 
 
-def _table(title: str, report: Report) -> Any:
+def _table(title: str) -> Any:
     from rich.table import Table
 
-    return Table(title=f"{_escape(title)} ({report.backend})", title_justify="left")
+    return Table(title=title, title_justify="left")
 
 
 def _escape(text: str) -> str:
