@@ -286,6 +286,7 @@ def verify(model, target, weights, prompts, device, output, manifests, as_json) 
             load(_output(output) / manifest.module_name(model) / f"{target or names[0]}.py"),
             weights=weights,
             prompts=prompts or None,
+            device_id=device or 0,
             precisions=("float32", "declared") if backend.name == "emulator" else ("declared",),
             package_file=(packaged.package, packaged.file) if packaged else None,
             progress=lambda text: click.echo(f"... {text}", err=True) if sys.stderr.isatty() else None,

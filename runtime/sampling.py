@@ -138,7 +138,7 @@ def seed_inputs(slots: int) -> tuple[Input, ...]:
 
 def seed_values(choices: tuple[Sampling, ...], slots: int) -> dict[str, torch.Tensor]:
     """A seed for each picked row, [slots]: its own, or a fresh one where it has none."""
-    seeds = [secrets.randbelow(SEEDS) if choice.seed is None else choice.seed for choice in choices]
+    seeds = [secrets.randbelow(SEEDS) if choice.seed is None else int(choice.seed) for choice in choices]
     seeds += [0] * (slots - len(seeds))
     return {"seeds": torch.tensor(seeds), "users": torch.arange(slots)}
 
