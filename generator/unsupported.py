@@ -29,6 +29,8 @@ FEATURES = {
     "norm_topk_prob": EXPERTS,
     "soft_cap": SOFT_CAP,
     "attention_soft_cap": SOFT_CAP,
+    "attention_softcap": SOFT_CAP,
+    "logit_softcap": SOFT_CAP,
     "attn_logit_softcapping": SOFT_CAP,
     "logit_soft_cap": SOFT_CAP,
     "final_logit_softcapping": SOFT_CAP,
