@@ -91,8 +91,8 @@ WEIGHT_DTYPE = ttnn.bfloat8_b  # target.n150.dtypes.weights
 EMBEDDING_DTYPE = ttnn.bfloat16  # target.n150.dtypes.embedding
 HEAD_DTYPE = ttnn.bfloat8_b  # target.n150.dtypes.head
 KEY_VALUE_DTYPE = ttnn.bfloat8_b  # target.n150.dtypes.key_value
-NORM_DTYPE = ttnn.bfloat16
-ROTARY_DTYPE = ttnn.bfloat16
+NORM_DTYPE = ttnn.bfloat16  # as published
+ROTARY_DTYPE = ttnn.bfloat16  # the one type that both rotary operations take
 DRAM = ttnn.DRAM_MEMORY_CONFIG
 TILED = ttnn.TILE_LAYOUT
 ROW_MAJOR = ttnn.ROW_MAJOR_LAYOUT
@@ -118,7 +118,7 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
 LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
 
-# variant, rows, tokens a row, fill pages, read pages, rows that reach the head, body digest
+# variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
     Shape("single", 1, 128, 4, 0, "last", "195264f023a61143"),
     Shape("single", 1, 256, 8, 0, "last", "db5eb126263ce9ec"),
@@ -430,7 +430,7 @@ SAMPLING_INPUTS = (
     Input("inverse_temperature", (ROW_SLOTS,), ttnn.bfloat16, "changed"),
 )
 
-# --- body: one pass -------------------------------------------------------------------------------------------------
+# --- body: one pass; a tensor dies with its last name, and is deallocated where the name would outlive its use ------
 
 
 def embed(tokens, weights):
@@ -476,7 +476,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
 
 
 def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
-    """A wave of rows packed back to back; the bounds keep each row to itself."""
+    """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
         key,
@@ -669,7 +669,7 @@ def argmax(scores):
 
 
 def top_k(scores, choice):
-    """Logits -> one token for each picked row, drawn by its own k, p and temperature, [1, 1, 1, ROW_SLOTS]."""
+    """Logits -> a token [1, 1, 1, ROW_SLOTS] for each picked row by its own k, p and temperature; seeded beforehand."""
     values, indices = ttnn.topk(scores, k=TOP_K, dim=-1, largest=True, sorted=True, memory_config=DRAM)
     candidates = ttnn.to_layout(ttnn.typecast(indices, ttnn.uint32, memory_config=DRAM), ROW_MAJOR, memory_config=DRAM)
     return ttnn.sampling(values, candidates, k=choice.top_k, p=choice.top_p, temp=choice.inverse_temperature)

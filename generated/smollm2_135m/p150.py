@@ -87,8 +87,8 @@ WEIGHT_DTYPE = ttnn.bfloat16  # target.p150.dtypes.weights
 EMBEDDING_DTYPE = ttnn.bfloat16  # target.p150.dtypes.embedding
 HEAD_DTYPE = ttnn.bfloat16  # target.p150.dtypes.head
 KEY_VALUE_DTYPE = ttnn.bfloat16  # target.p150.dtypes.key_value
-NORM_DTYPE = ttnn.bfloat16
-ROTARY_DTYPE = ttnn.bfloat16
+NORM_DTYPE = ttnn.bfloat16  # as published
+ROTARY_DTYPE = ttnn.bfloat16  # the one type that both rotary operations take
 DRAM = ttnn.DRAM_MEMORY_CONFIG
 TILED = ttnn.TILE_LAYOUT
 ROW_MAJOR = ttnn.ROW_MAJOR_LAYOUT
@@ -114,7 +114,7 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 keys and value
 WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
 LENGTHS = (128, 256, 512, 1024)  # target.p150.lengths
 
-# variant, rows, tokens a row, fill pages, read pages, rows that reach the head, body digest
+# variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
     Shape("single", 1, 128, 4, 0, "last", "b783336cbcaa0999"),
     Shape("single", 1, 256, 8, 0, "last", "056b97979d7948e1"),
@@ -415,7 +415,7 @@ SAMPLING_INPUTS = (
     Input("inverse_temperature", (ROW_SLOTS,), ttnn.bfloat16, "changed"),
 )
 
-# --- body: one pass -------------------------------------------------------------------------------------------------
+# --- body: one pass; a tensor dies with its last name, and is deallocated where the name would outlive its use ------
 
 
 def embed(tokens, weights):
@@ -454,7 +454,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
 
 
 def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
-    """A wave of rows packed back to back; the bounds keep each row to itself."""
+    """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
         key,
@@ -643,7 +643,7 @@ def argmax(scores):
 
 
 def top_k(scores, choice):
-    """Logits -> one token for each picked row, drawn by its own k, p and temperature, [1, 1, 1, ROW_SLOTS]."""
+    """Logits -> a token [1, 1, 1, ROW_SLOTS] for each picked row by its own k, p and temperature; seeded beforehand."""
     values, indices = ttnn.topk(scores, k=TOP_K, dim=-1, largest=True, sorted=True, memory_config=DRAM)
     candidates = ttnn.to_layout(ttnn.typecast(indices, ttnn.uint32, memory_config=DRAM), ROW_MAJOR, memory_config=DRAM)
     return ttnn.sampling(values, candidates, k=choice.top_k, p=choice.top_p, temp=choice.inverse_temperature)
