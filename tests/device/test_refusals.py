@@ -10,6 +10,7 @@ from tests.device.emitted import smallest_module
 from tests.device.mock import describe
 
 BOARDS = ("n150", "p150")
+VARIANTS = {"single", "batched", "chunked", "chunked_batched"}
 
 
 def refusals_of(device: Any, source: str) -> tuple[list[dict[str, Any]], str]:
@@ -56,7 +57,7 @@ def test_an_argument_that_the_library_does_not_have_is_refused_with_its_line(moc
     source = altered(board, "is_decode_mode=False", "decode=False")
     refusals, text = refusals_of(mock_device(board), source)
 
-    assert {refusal["shape"].split()[0] for refusal in refusals} == {"single", "batched", "chunked"}, text
+    assert {refusal["shape"].split()[0] for refusal in refusals} == VARIANTS, text
     for refusal in refusals:
         place = f"generated/smollm2_135m/{board}.py:{refusal['line']} in {refusal['function']}, pass {refusal['shape']}"
         assert "incompatible function arguments" in refusal["message"] and place in text, text
@@ -72,7 +73,7 @@ def test_attention_chunks_that_overflow_a_core_are_refused_at_the_stated_limit(m
     )
     refusals, text = refusals_of(device, source)
 
-    assert {refusal["shape"].split()[0] for refusal in refusals} == {"single", "batched", "chunked"}, text
+    assert {refusal["shape"].split()[0] for refusal in refusals} == VARIANTS, text
     for refusal in refusals:
         assert f"beyond max L1 size of {limit} B" in refusal["message"], text
 
