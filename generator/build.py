@@ -83,7 +83,7 @@ class Result:
         return "".join(difflib.unified_diff(before, after, f"{self.path} (on disk)", f"{self.path} (as built)"))
 
 
-def _module_path(model: str, target: str, twin: bool) -> str:
+def module_path(model: str, target: str, twin: bool) -> str:
     folder = model.replace(".", "_").replace("-", "_") + ("_twin" if twin else "")
     return f"{folder}/{target}.py"
 
@@ -118,7 +118,7 @@ def _jobs(request: Request, recorded: lock.Lock) -> Iterator[Job]:
                 continue
             board = catalog.read(catalog.find(request.manifests, catalog.TARGETS, target))
             digests = (inputs.digest(text.encode()), inputs.digest(board.encode()), sources, inputs.tools())
-            where = _module_path(model, target, request.twin)
+            where = module_path(model, target, request.twin)
             yield Job(where, lock.Entry(model, target, *digests, output=""), recorded.modules.get(where))
 
 
@@ -200,7 +200,7 @@ def _extras(request: Request, recorded: lock.Lock, pending: lock.Lock, jobs: Ite
     """Modules on disk or in the lock that no manifest asks for; only a look at everything can tell."""
     if request.models or request.target is not None or request.twin:
         return
-    asked = {_module_path(job.current.model, job.current.target, twin) for job in jobs for twin in (False, True)}
+    asked = {module_path(job.current.model, job.current.target, twin) for job in jobs for twin in (False, True)}
     on_disk = {path.relative_to(request.output).as_posix() for path in request.output.glob("*/*.py")}
     made = recorded.modules | pending.modules
     for name in sorted(on_disk | made.keys()):
@@ -284,7 +284,7 @@ def emitted_at(request: Request, path: Path) -> tuple[str, Emitted]:
     recorded = lock.read(request.output)
     for name, entry in recorded.modules.items():
         if (request.output / name).resolve() == path.resolve():
-            twin = name != _module_path(entry.model, entry.target, False)
+            twin = name != module_path(entry.model, entry.target, False)
             emitted = _emit(replace(request, twin=twin), entry.model, entry.target)
             if _content(path) != emitted.text.encode():
                 rule, hint = "is not what a build would write now", f"codegen build {entry.model} brings it up to date"

@@ -264,16 +264,16 @@ def verify(model, target, weights, prompts, device, output, manifests, as_json) 
     """
     import os
 
-    from generator import manifest
+    from generator.build import module_path
+    from generator.listing import outline
 
     if device is not None:
         os.environ["PREFILL_BACKEND"] = "ttnn"
-    file = manifest.load(manifests, model)
-    names = list(file.manifest.target)
+    names, packaged = outline(manifests, model)
     if target is not None and target not in names:
         rule = f"{model} has no table for this target"
-        raise ManifestError([Diagnostic(file.path, None, "target", f'"{target}"', rule, did_you_mean(target, names))])
-    packaged = file.manifest.weights
+        path = str(catalog.find(manifests, catalog.MODELS, model))
+        raise ManifestError([Diagnostic(path, None, "target", f'"{target}"', rule, did_you_mean(target, names))])
     # From here on the runtime is used; nothing of it is imported before the backend is chosen.
     from runtime import backend
     from runtime.errors import PrefillError
@@ -283,12 +283,12 @@ def verify(model, target, weights, prompts, device, output, manifests, as_json) 
 
     try:
         report = main_verification(
-            load(_output(output) / manifest.module_name(model) / f"{target or names[0]}.py"),
+            load(_output(output) / module_path(model, target or names[0], twin=False)),
             weights=weights,
             prompts=prompts or None,
             device_id=device or 0,
             precisions=("float32", "declared") if backend.name == "emulator" else ("declared",),
-            package_file=(packaged.package, packaged.file) if packaged else None,
+            package_file=(packaged["package"], packaged["file"]) if packaged else None,
             progress=lambda text: click.echo(f"... {text}", err=True) if sys.stderr.isatty() else None,
         )
     except PrefillError as error:

@@ -39,6 +39,22 @@ def rows(manifests: Path) -> list[dict[str, str]]:
     return found
 
 
+def outline(manifests: Path, name: str) -> tuple[list[str], dict[str, str] | None]:
+    """Targets of a model and the package that carries its weights, read without the checks of a build and what they import.
+
+    A manifest that is not even so far in order is read with all of them, which say what is wrong with it.
+    """
+    try:
+        data = tomllib.loads(catalog.read(catalog.find(manifests, catalog.MODELS, name)))
+        weights = data.get("weights")
+        return list(data["target"]), weights and {key: weights[key] for key in ("package", "file")}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        from generator import manifest
+
+        loaded = manifest.load(manifests, name).manifest
+        return list(loaded.target), loaded.weights and dict(loaded.weights)
+
+
 def table(found: Sequence[dict[str, str]]) -> str:
     """Rows below their headings, in columns as wide as their widest entry."""
     cells = [COLUMNS, *(tuple(row.values()) for row in found)]
