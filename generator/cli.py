@@ -89,8 +89,9 @@ def main() -> None:
       codegen build llama-3.2-1b            write its module for every target
       codegen build --all --check           exit 1 and say why if anything is stale
       codegen verify smollm2-135m           compare its module with a torch reference and with transformers
+      codegen legal smollm2-135m            run its module on the real library's mock device
       codegen explain generated/llama_3_2_1b/n150.py:20
-    Exit codes: 0 fine, 1 stale or a failed comparison, 2 a mistake in what was asked.
+    Exit codes: 0 fine, 1 stale, refused or a failed comparison, 2 a mistake in what was asked.
     """
 
 
@@ -271,17 +272,16 @@ def verify(model, target, weights, prompts, device, output, manifests, as_json) 
         os.environ["PREFILL_BACKEND"] = "ttnn"
     names, packaged = outline(manifests, model)
     if target is not None and target not in names:
-        rule = f"{model} has no table for this target"
-        path = str(catalog.find(manifests, catalog.MODELS, model))
-        raise ManifestError([Diagnostic(path, None, "target", f'"{target}"', rule, did_you_mean(target, names))])
+        raise _no_such_target(manifests, model, target, names)
     # From here on the runtime is used; nothing of it is imported before the backend is chosen.
-    from runtime import backend
     from runtime.errors import PrefillError
-    from runtime.load import load
-    from runtime.verification.report import render
-    from runtime.verify import main_verification
 
     try:
+        from runtime import backend
+        from runtime.load import load
+        from runtime.verification.report import render
+        from runtime.verify import main_verification
+
         report = main_verification(
             load(_output(output) / module_path(model, target or names[0], twin=False)),
             weights=weights,
@@ -299,9 +299,117 @@ def verify(model, target, weights, prompts, device, output, manifests, as_json) 
     if as_json:
         click.echo(json.dumps({"version": JSON_VERSION, **report.to_json()}))
     else:
-        from rich.console import Console
-
-        console = Console()
-        for part in render(report):
-            console.print(part, soft_wrap=isinstance(part, str), highlight=False)
+        _print(render(report))
     sys.exit(0 if report.passed else STALE)
+
+
+def _no_such_target(manifests: Path, model: str, target: str, names: Iterable[str]) -> ManifestError:
+    path, rule = str(catalog.find(manifests, catalog.MODELS, model)), f"{model} has no table for this target"
+    return ManifestError([Diagnostic(path, None, "target", f'"{target}"', rule, did_you_mean(target, names))])
+
+
+def _print(parts: Iterable[Any], width: int | None = None) -> None:
+    """Rich renderables; a terminal's own width goes before `width`."""
+    from rich.console import Console
+
+    console = Console()
+    if width is not None and not console.is_terminal:
+        console.width = width
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str), highlight=False)
+
+
+@main.command()
+@click.argument("models", metavar="[MODEL]...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Every model of the manifest folder, on each of its targets.")
+@target_option
+@click.option(
+    "--cluster-descriptor",
+    "descriptor",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Describe the chip with this YAML file [default: the project's own for the target].",
+)
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print one line for each module, as the README has them.")
+@output_option
+@manifests_option
+@json_option
+def legal(models, every, target, descriptor, as_markdown, output, manifests, as_json) -> None:
+    """Run every pass of MODEL's emitted module on a mock device of the real library, at full size.
+
+    Nothing is computed: this shows what the library refuses, and the operations, memory and cores of every pass.
+    Without --target it is the first target of the manifest. Exit 1 if anything is refused.
+    """
+    from generator.build import Request, module_path
+    from generator.captured import add_modelled_time
+    from generator.explain import shown_path
+    from generator.listing import outline
+
+    if bool(models) == every:
+        raise click.UsageError(
+            "name models or use --all, not both" if every else "name the models to check, or use --all"
+        )
+    folder = _output(output)
+    # From here on the runtime is used. It never imports the device library into this process.
+    from runtime.legality.command import Job, check
+    from runtime.legality.errors import CannotCheck
+    from runtime.legality.table import markdown, render, render_summary
+
+    jobs = []
+    for model in models or catalog.names(manifests):
+        names = outline(manifests, model)[0]
+        if target is not None and target not in names and not every:
+            raise _no_such_target(manifests, model, target, names)
+        for name in names if every and target is None else [target or names[0]]:
+            if name in names:
+                path = folder / module_path(model, name, twin=False)
+                jobs.append(Job(model, name, path, shown_path(path)))
+    verdicts = []
+    try:
+        with _progress(as_json) as progress:
+            for verdict in check(jobs, descriptor, progress):
+                _name_keys(Request(folder, manifests), verdict)
+                add_modelled_time(verdict, manifests)
+                verdicts.append(verdict)
+                progress("")
+                if not (as_json or as_markdown):
+                    _print(render(verdict), width=110)
+    except CannotCheck as error:
+        if as_json:
+            click.echo(json.dumps({"version": JSON_VERSION, "errors": [{"rule": str(error)}]}))
+        click.echo(str(error), err=True)
+        sys.exit(MISTAKE)
+    if as_markdown:
+        click.echo(markdown(verdicts))
+    elif every and not as_json:
+        _print([render_summary(verdicts)], width=160)
+    if as_json:
+        one = len(verdicts) == 1 and not every
+        click.echo(json.dumps(verdicts[0] if one else {"version": JSON_VERSION, "modules": verdicts}))
+    sys.exit(0 if all(verdict["passed"] for verdict in verdicts) else STALE)
+
+
+def _name_keys(request: Any, verdict: dict[str, Any]) -> None:
+    """Add to each refusal the manifest keys behind its line, or why they cannot be told."""
+    from generator import inputs
+    from generator.build import emitted_at
+    from generator.explain import explain, key_places
+    from runtime.legality.blame import lines_behind
+
+    if not verdict["refusals"]:
+        return
+    path = Path(verdict["refusals"][0]["file"])
+    try:
+        model, emitted = emitted_at(request, path)
+    except ManifestError as error:
+        for refusal in verdict["refusals"]:
+            refusal["note"] = f"no manifest keys can be named: {error}"
+        return
+    places: dict[int, list[dict[str, str]]] = {}
+    for refusal in verdict["refusals"]:
+        line = refusal["line"]
+        if line and line not in places:
+            behind = lines_behind(emitted.text, line)
+            keys = dict.fromkeys(key for one in behind for key in explain(emitted, one, inputs.TEMPLATES).keys)
+            places[line] = key_places(request.manifests, model, keys)
+        refusal["keys"] = places.get(line, [])

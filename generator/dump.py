@@ -6,16 +6,18 @@ import json
 from pathlib import Path
 
 from generator.pipeline import Emitted
-from generator.render import attention_table, matmul_table
+from generator.placement import choose_programs
 from generator.source_map import unmark
 
 
 def dump(folder: Path, emitted: Emitted) -> None:
     """Stages of one module below `folder`/model/target; later stages are Python source, earlier ones JSON."""
     resolved, shapes = emitted.resolved, emitted.shapes
+    chosen = choose_programs(resolved, shapes)
     programs = {
-        "matmuls": [[role, tiles, vars(choice)] for role, tiles, choice in matmul_table(resolved, shapes)],
-        "attention": [[vars(shape), vars(choice)] for shape, choice in attention_table(resolved, shapes)],
+        "matmuls": [[role, size, vars(choice)] for (role, size), choice in chosen.matmuls.items()],
+        "attention": [[vars(shape), vars(choice)] for shape, choice in chosen.attentions.items()],
+        "places": [[size, sorted(places)] for size, places in chosen.places.items()],
     }
     data = {"resolved": resolved.to_json(), "shapes": [vars(shape) for shape in shapes], "programs": programs}
     stages = [(f"{name}.json", json.dumps(value, indent=1) + "\n") for name, value in data.items()]

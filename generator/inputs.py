@@ -12,7 +12,8 @@ TEMPLATES = PACKAGE.parent / "templates"
 TOOLS = ("black", "jinja2", "libcst")
 # Files of the generator that no emitted byte depends on: they decide, write and tell, and may change without a rebuild.
 AROUND_THE_TEXT = frozenset(
-    f"{name}.py" for name in "build cli dump explain inputs listing lock publish report".split()
+    f"{name}.py"
+    for name in "build cli dump explain inputs listing lock publish record_signatures report signature_changes".split()
 )
 
 
@@ -29,7 +30,7 @@ def sources() -> dict[str, str]:
 @cache
 def _sources(templates: Path) -> dict[str, str]:
     found = {f"templates/{path.relative_to(templates).as_posix()}": path for path in templates.rglob("*.jinja")}
-    behind = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+    behind = (path.relative_to(PACKAGE) for path in (*PACKAGE.rglob("*.py"), PACKAGE / "signatures.json"))
     found |= {
         f"generator/{path.as_posix()}": PACKAGE / path for path in behind if path.as_posix() not in AROUND_THE_TEXT
     }

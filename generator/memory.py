@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from generator import programs
 from generator.tiles import TILE, TILE_BYTES, tiles
 
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ def _weights(resolved: Resolved) -> Iterator[MemoryItem]:
     yield norm("final_norm", 1, hidden)
     yield matrix("head", 1, hidden, resolved.device_vocabulary, TILE_BYTES[resolved.dtypes.head])
     yield norm("attention_norm", layers, hidden)
+    if programs.fuses_residual(resolved):
+        yield matrix("ones", 1, 1, hidden, TILE_BYTES[resolved.dtypes.activation])
     yield matrix("query_key_value", layers, hidden, width, projection)
     if resolved.query_key_value_bias:
         yield matrix("query_key_value_bias", layers, 1, width, TILE_BYTES["bfloat16"])
@@ -152,8 +155,11 @@ def _weights(resolved: Resolved) -> Iterator[MemoryItem]:
         yield norm("key_norm", layers, resolved.head_dim)
     yield matrix("attention_output", layers, resolved.device_query_width, hidden, projection)
     yield norm("mlp_norm", layers, hidden)
-    yield matrix("gate", layers, hidden, resolved.device_intermediate, projection)
-    yield matrix("up", layers, hidden, resolved.device_intermediate, projection)
+    if programs.fuses_gate_up(resolved):
+        yield matrix("gate_up", layers, hidden, 2 * resolved.device_intermediate, projection)
+    else:
+        yield matrix("gate", layers, hidden, resolved.device_intermediate, projection)
+        yield matrix("up", layers, hidden, resolved.device_intermediate, projection)
     yield matrix("down", layers, resolved.device_intermediate, hidden, projection)
 
 
@@ -164,27 +170,27 @@ def _rotary_tables(resolved: Resolved) -> Iterator[MemoryItem]:
 
 
 def _stages(resolved: Resolved, tokens: int) -> Iterator[tuple[str, int]]:
-    """Bytes of the tensors alive together at each step of a layer, and at the tail, for one pass."""
+    """Bytes of the tensors alive together at each step of a layer, and at the tail, for one pass, were all in DRAM."""
 
     def tensor(width: int, dtype: str = resolved.dtypes.activation, rows: int = tokens) -> int:
         return interleaved(resolved.board, tiles(rows) * tiles(width), TILE_BYTES[dtype])
 
+    heads_dtype = programs.heads_dtype(resolved)
     hidden, intermediate = tensor(resolved.hidden), tensor(resolved.device_intermediate)
-    query, key = tensor(resolved.device_query_width), tensor(resolved.device_key_value_width)
-    heads = query + 2 * key
-    fused = tensor(resolved.device_query_key_value_width)
+    query = tensor(resolved.device_query_width, heads_dtype)
+    heads = query + 2 * tensor(resolved.device_key_value_width, heads_dtype)
+    fused = tensor(resolved.device_query_key_value_width, heads_dtype)
     cached = 2 * tensor(resolved.device_key_value_width, resolved.dtypes.key_value)
-    # the layer's input, the embedding that the caller of the layers still holds, and the cos and sin rows
-    always = 2 * hidden + 2 * tensor(resolved.head_dim)
+    always = hidden + 2 * tensor(resolved.head_dim)  # the layer's input, which it uses up, and the cos and sin rows
     scores = tensor(resolved.device_vocabulary, rows=TILE)
+    products = 0 if programs.fuses_residual(resolved) else hidden
+    gates = 0 if programs.fuses_gate_up(resolved) else 2 * intermediate
     yield "query_key_value", always + hidden + fused
     yield "split of the heads", always + fused + heads
     yield "rotary of the query heads", always + heads + query
-    yield "cache write", always + heads + (cached if resolved.dtypes.key_value != resolved.dtypes.activation else 0)
+    yield "cache write", always + heads + (cached if resolved.dtypes.key_value != heads_dtype else 0)
     yield "attention", always + heads + 2 * query
-    yield "attention_output", always + query + hidden
-    yield "gate and up", always + hidden + 2 * intermediate
-    yield "product of gate and up", always + 3 * intermediate
-    yield "down", always + intermediate + hidden
-    yield "residual", always + 2 * hidden
-    yield "head", 2 * hidden + 2 * scores
+    yield "attention_output", always + query + hidden + products
+    yield "gate and up", always + max(hidden + intermediate + gates // 2, intermediate + gates)
+    yield "down", always + intermediate + hidden + products
+    yield "head", hidden + 2 * scores

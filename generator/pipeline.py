@@ -14,6 +14,7 @@ import libcst
 from generator.geometry import Resolved
 from generator.passes import PASSES
 from generator.passes.invariants import InvariantError
+from generator.passes.signatures import check_signatures
 from generator.render import render
 from generator.shapes import PassShape, enumerate_shapes
 from generator.source_map import Origin, follow, unmark
@@ -37,7 +38,7 @@ class TemplateFault(Exception):
 
 
 def emit(resolved: Resolved, manifest: str, templates: Path) -> Emitted:
-    """Shapes, programs, templates, passes, format and parse. Pure: equal inputs give equal bytes.
+    """Shapes, programs, templates, passes, format, parse and check of signatures. Pure: equal inputs give equal bytes.
 
     Raises generator.programs.NoProgram where a shape has no legal program, and TemplateFault.
     """
@@ -58,9 +59,20 @@ def _emit(resolved: Resolved, manifest: str, templates: Path) -> Emitted:
     tree = libcst.parse_module(render(resolved, shapes, manifest, templates))
     stages = {"rendered": tree}
     for name, run in PASSES:
-        tree = run(tree)
+        try:
+            tree = run(tree)
+        except InvariantError:
+            _finished(tree)  # a misspelt option is told as such before it is told as one that is left out
+            raise
         stages[name] = tree
+    text, origins = _finished(tree)
+    return Emitted(resolved, shapes, text, origins, stages)
+
+
+def _finished(tree: libcst.Module) -> tuple[str, tuple[Origin | None, ...]]:
+    """The formatted text of a tree, with every use of ttnn checked, and the origins of its lines."""
     code, origins = unmark(tree.code)
     text = black.format_str(code, mode=FORMAT)
-    ast.parse(text)
-    return Emitted(resolved, shapes, text, tuple(follow(code, origins, text)), stages)
+    followed = tuple(follow(code, origins, text))
+    check_signatures(ast.parse(text), text, followed)
+    return text, followed

@@ -9,9 +9,11 @@ import jinja2
 
 from generator import kinds, programs
 from generator.geometry import Resolved
+from generator.layer import PLACES
+from generator.matmuls import fidelity
+from generator.placement import choose_programs
 from generator.shapes import SAMPLING, PassShape
 from generator.source_map import mark
-from generator.tiles import tiles
 
 AFTER_LAYER: tuple[str, ...] = ()  # statements after each layer's output: capture, steering, deepstack
 
@@ -49,59 +51,6 @@ def because(resolved: Resolved, field: str) -> str:
     return resolved.derivations.get(field) or resolved.keys[field]
 
 
-def matmul_table(resolved: Resolved, shapes: tuple[PassShape, ...]) -> list[tuple[str, int, programs.Matmul]]:
-    """One row for each matmul role and number of token tiles that a pass can have, then the head's.
-
-    In a batch-invariant build all sizes of a role sum the inner dimension in the same blocks: the smallest that any of them
-    would choose, which the others can take too.
-    """
-    board, output = resolved.board, resolved.dtypes.activation
-
-    def choose(role: kinds.MatmulRole, token_tiles: int, inner_block: int | None) -> programs.Matmul:
-        return programs.choose_matmul(
-            token_tiles,
-            tiles(role.inner),
-            tiles(role.output),
-            board.grid,
-            board.l1_bank_bytes,
-            role.weight_dtype,
-            output,
-            role.bias_dtype,
-            inner_block,
-        )
-
-    table = []
-    every_size = sorted({shape.token_tiles for shape in shapes})
-    for role, sizes in [(r, every_size) for r in kinds.layer_matmuls(resolved)] + [(kinds.head_matmul(resolved), [1])]:
-        fixed = min(choose(role, size, None).inner_block for size in sizes) if resolved.batch_invariant else None
-        table += [(role.name, size, choose(role, size, fixed)) for size in sizes]
-    return table
-
-
-def attention_table(resolved: Resolved, shapes: tuple[PassShape, ...]) -> list[tuple[PassShape, programs.Attention]]:
-    """How attention is cut in each pass; chunked passes also respect every legal start.
-
-    In a batch-invariant build a wave is cut as one of its rows alone.
-    """
-    board = resolved.board
-    return [
-        (
-            shape,
-            programs.choose_attention(
-                shape.tokens,
-                1 if resolved.batch_invariant else shape.rows,
-                resolved.device_query_heads,
-                resolved.head_dim,
-                board.grid,
-                board.l1_bank_bytes,
-                resolved.dtypes.key_value,
-                resolved.attention_chunk if shape.read_pages else None,
-            ),
-        )
-        for shape in shapes
-    ]
-
-
 def _fidelities(resolved: Resolved) -> list[tuple[str, str, str]]:
     dtypes = resolved.dtypes
     stored = [
@@ -110,7 +59,7 @@ def _fidelities(resolved: Resolved) -> list[tuple[str, str, str]]:
         ("ATTENTION", dtypes.key_value, "keys and values"),
     ]
     rows = [("NORM", "HiFi4", "a small part of a pass"), ("ROTARY", "HiFi4", "a small part of a pass")]
-    return rows + [(role, programs.fidelity(dtype), f"{dtype} {what}") for role, dtype, what in stored]
+    return rows + [(role, fidelity(dtype), f"{dtype} {what}") for role, dtype, what in stored]
 
 
 def _shape_lines(shapes: tuple[PassShape, ...]) -> list[str]:
@@ -136,9 +85,12 @@ def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, tem
             shapes=shapes,
             shape_lines=_shape_lines(shapes),
             sampling=SAMPLING,
-            matmuls=matmul_table(resolved, shapes),
-            attentions=attention_table(resolved, shapes),
+            programs=choose_programs(resolved, shapes),
+            roles_of_places=PLACES,
             fidelities=_fidelities(resolved),
+            fuses_gate_up=programs.fuses_gate_up(resolved),
+            fuses_residual=programs.fuses_residual(resolved),
+            heads_dtype=programs.heads_dtype(resolved),
             model_weights=kinds.model_weights(resolved),
             layer_weights=kinds.layer_weights(resolved),
             parts=[part.__name__.rsplit(".", 1)[1] for part in kinds.LAYER_PARTS],

@@ -23,6 +23,8 @@ class Rates:
     """What the cost model of a target is made of. `peak_flops` is by math fidelity, over all worker cores."""
 
     dram_bytes_per_second: float
+    clock_hertz: float
+    network_bytes_per_cycle: int  # into or out of one core
     peak_flops: Mapping[str, float]
     eager_launch_seconds: float
     traced_launch_seconds: float
@@ -67,6 +69,8 @@ class PeakFlops(Table):
 
 class RatesTable(Table):
     dram_bytes_per_second: Annotated[float, between(1e9, 1e16)]
+    clock_hertz: Annotated[float, between(1e8, 1e11)]
+    network_bytes_per_cycle: Annotated[int, between(1, 4096)]
     eager_launch_seconds: Annotated[float, between(0.0, 1.0)]
     traced_launch_seconds: Annotated[float, between(0.0, 1.0)]
     peak_flops: PeakFlops
@@ -122,6 +126,8 @@ def parse_board(text: str, path: str) -> Board:
         maximum_wave=file.maximum_wave,
         rates=Rates(
             dram_bytes_per_second=file.rates.dram_bytes_per_second,
+            clock_hertz=file.rates.clock_hertz,
+            network_bytes_per_cycle=file.rates.network_bytes_per_cycle,
             peak_flops=dict(file.rates.peak_flops),
             eager_launch_seconds=file.rates.eager_launch_seconds,
             traced_launch_seconds=file.rates.traced_launch_seconds,

@@ -11,23 +11,26 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from runtime.errors import BackendUnavailable
 from runtime.tables import Board
 
 VARIABLE = "PREFILL_BACKEND"
 NAMES = ("ttnn", "emulator")
+SHOWN = 400  # characters of what the library says when it opens no device
 
 
 def _bind() -> tuple[str, Any]:
     wanted = os.environ.get(VARIABLE, "")
     if wanted and wanted not in NAMES:
-        raise RuntimeError(f"{VARIABLE} must be one of {', '.join(NAMES)}, got {wanted!r}")
+        raise BackendUnavailable(f"{VARIABLE} must be one of {', '.join(NAMES)}, got {wanted!r}")
     if wanted != "emulator":
         try:
             return "ttnn", importlib.import_module("ttnn")
         except ImportError as error:
             if wanted == "ttnn":
-                raise RuntimeError(
-                    f"{VARIABLE}=ttnn, but ttnn cannot be imported ({error}); install it or unset it"
+                raise BackendUnavailable(
+                    f"{VARIABLE}=ttnn, but ttnn cannot be imported ({error}); install it (in a clone "
+                    "`make .venv-device/.ready`, elsewhere pip install 'prefill-codegen[device]') or unset it"
                 ) from error
     return "emulator", importlib.import_module("runtime.emulator")
 
@@ -38,7 +41,8 @@ name, ttnn = _bind()
 def open_device(board: Board, *, precision: str = "declared", device_id: int = 0, trace_region_size: int = 0) -> Any:
     """Open one chip that must be `board`. `precision` "float32" (no rounding) exists on the emulator only.
 
-    `trace_region_size` is in bytes. Raises RuntimeError when the chip that was found is another one than the board.
+    `trace_region_size` is in bytes. Raises BackendUnavailable when the library opens none
+    or the chip that was found is another one than the board.
     """
     if name == "emulator":
         return ttnn.open_device(
@@ -48,11 +52,17 @@ def open_device(board: Board, *, precision: str = "declared", device_id: int = 0
         raise ValueError(
             f"precision {precision!r} needs the emulator: a device stores the declared dtypes ({VARIABLE}=emulator)"
         )
-    device = ttnn.open_device(device_id=device_id, trace_region_size=trace_region_size)
+    try:
+        device = ttnn.open_device(device_id=device_id, trace_region_size=trace_region_size)
+    except RuntimeError as error:
+        raise BackendUnavailable(
+            f"ttnn does not open device {device_id}: {' '.join(str(error).split())[:SHOWN]}; end the process that holds "
+            "it, or name another one: `tt-smi -ls` lists the devices that are there"
+        ) from error
     found = (str(device.arch()).rsplit(".", 1)[-1].lower(), _pair(device.compute_with_storage_grid_size()))
     if found != (board.architecture, board.grid):
         ttnn.close_device(device)
-        raise RuntimeError(
+        raise BackendUnavailable(
             f"device {device_id} is {found[0]} with {found[1][0]}x{found[1][1]} worker cores, but the module was built "
             f"for {board.name}: {board.architecture} with {board.grid[0]}x{board.grid[1]}; build it for the target "
             "that is there"

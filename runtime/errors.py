@@ -24,6 +24,10 @@ class DeviceMismatch(PrefillError):
     """The module was built for another board, or its weights and stores do not belong together."""
 
 
+class BackendUnavailable(PrefillError):
+    """What a process was to run on is not there: no library is installed, or its device is taken, missing or another."""
+
+
 class WeightError(PrefillError):
     """A checkpoint tensor is missing, superfluous, misshapen, unreadable or not finite."""
 

@@ -108,6 +108,10 @@ class Scope:
         self.release(*[tensor for identity, tensor in reversed(self._owned.items()) if identity not in kept])
         return tuple([self._owned.pop(id(tensor)) for tensor in tensors])
 
+    def disown(self, tensor: Any) -> Any:
+        """Give up one tensor: whoever takes it must release it."""
+        return self._owned.pop(id(tensor))
+
     def move_all(self) -> None:
         """Give up everything: whoever kept a reference must release it."""
         self._owned.clear()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 REPLICATE = "replicate"
+TILE = 32  # rows and columns of a tile
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,21 @@ class Shape:
     read_pages: int
     row_selection: str  # "last": one hidden row for each prompt reaches the head
     digest: str  # of the resolved geometry and this shape
+
+    @property
+    def token_tiles(self) -> int:
+        """Rows of tiles that the tokens of the pass take, packed back to back."""
+        return self.rows * self.tokens // TILE
+
+
+@dataclass(frozen=True)
+class Places:
+    """Memory configurations of a layer's intermediates: what a norm gives, the heads, what attention and what the gate give."""
+
+    normed: Any
+    heads: Any
+    attended: Any
+    gated: Any
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from runtime.rope import angles, half_split, interleave_pairs, interleaved, pair
 from runtime.tables import Geometry, Weight
 
 Rule = Callable[[Sequence[Tensor], Weight, Geometry], Tensor]
+TILE = 32  # columns of a device tile
 TURNED = 2  # of query, key and value, the first two are turned by the rotary embedding
 
 
@@ -27,6 +28,12 @@ def rows(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tenso
 def projection(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
     """Stack along the outputs, then [out, in] -> [in, out]."""
     return torch.cat(tuple(sources)).t().contiguous()
+
+
+def paired_projection(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
+    """Two projections of one width, [out, in] each -> [in, 2 x out] whose column tiles are of the first and second in turn."""
+    first, second = (source.reshape(-1, TILE, source.shape[1]) for source in sources)
+    return torch.stack((first, second), dim=1).reshape(-1, sources[0].shape[1]).t().contiguous()
 
 
 def vector(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
@@ -58,6 +65,7 @@ def rotary_table(function: Callable[[Tensor], Tensor], spread: Callable[[Tensor]
 RULES: dict[str, Rule] = {
     "rows": rows,
     "projection": projection,
+    "paired_projection": paired_projection,
     "bias": vector,
     "norm": vector,
     "rotary_projection": turned(projection),
@@ -67,6 +75,7 @@ RULES: dict[str, Rule] = {
     "rotary_sin": rotary_table(torch.sin, half_split),
     "rotary_cos_interleaved": rotary_table(torch.cos, interleaved),
     "rotary_sin_interleaved": rotary_table(torch.sin, interleaved),
+    "ones": lambda sources, weight, geometry: torch.ones(weight.shape),
     "rotary_transformation": lambda sources, weight, geometry: pair_rotation(),
 }
 

@@ -24,7 +24,7 @@ Geometry:  0809c2c7b7d90626
 """
 
 from runtime.backend import ttnn
-from runtime.tables import REPLICATE, Board, Geometry, Input, Rope, Shape, Store, Weight
+from runtime.tables import REPLICATE, Board, Geometry, Input, Places, Rope, Shape, Store, Weight
 
 # --- constants: geometry, precision, memory and compute -------------------------------------------------------------
 
@@ -91,9 +91,11 @@ WEIGHT_DTYPE = ttnn.bfloat8_b  # target.n150.dtypes.weights
 EMBEDDING_DTYPE = ttnn.bfloat16  # target.n150.dtypes.embedding
 HEAD_DTYPE = ttnn.bfloat8_b  # target.n150.dtypes.head
 KEY_VALUE_DTYPE = ttnn.bfloat8_b  # target.n150.dtypes.key_value
+HEADS_DTYPE = KEY_VALUE_DTYPE  # as the caches hold them, so that no cast follows
 NORM_DTYPE = ttnn.bfloat16  # as published
 ROTARY_DTYPE = ttnn.bfloat16  # the one type that both rotary operations take
 DRAM = ttnn.DRAM_MEMORY_CONFIG
+L1 = ttnn.L1_MEMORY_CONFIG
 TILED = ttnn.TILE_LAYOUT
 ROW_MAJOR = ttnn.ROW_MAJOR_LAYOUT
 
@@ -199,6 +201,18 @@ def multicast_1d(columns, rows, inner, subblock_m, subblock_n, block_m, block_n,
     )
 
 
+def minimal(columns, rows, block_m, block_k, block_n, subblock_m, subblock_n):
+    """Blocks of a matmul that fuses what follows it; all but the grid counts tiles."""
+    return ttnn.MinimalMatmulConfig(
+        compute_with_storage_grid_size=(columns, rows),
+        M_block_size=block_m,
+        K_block_size=block_k,
+        N_block_size=block_n,
+        subblock_h=subblock_m,
+        subblock_w=subblock_n,
+    )
+
+
 def attention_chunks(query_tokens, key_tokens):
     """Tokens of queries and keys that one core holds at a time."""
     return ttnn.SDPAProgramConfig(
@@ -211,24 +225,24 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(8, 8, 8, 4, 1, 4, 1, 4, 3),
-    ("query_key_value", 8): multicast_2d(8, 8, 8, 1, 4, 1, 24, 1, 24),
+    ("query_key_value", 4): multicast_1d(8, 8, 8, 1, 3, 4, 3, 4, 3),
+    ("query_key_value", 8): multicast_1d(8, 8, 8, 1, 3, 8, 3, 8, 3),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 24, 2, 24),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 4, 4, 24, 4, 24),
-    ("query_key_value", 64): multicast_2d(8, 8, 2, 1, 4, 8, 24, 8, 24),
-    ("query_key_value", 128): multicast_2d(8, 8, 2, 1, 4, 16, 12, 16, 24),
+    ("query_key_value", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 24),
+    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 16, 8, 16, 24),
     ("attention_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("attention_output", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
-    ("attention_output", 64): multicast_2d(8, 8, 8, 1, 4, 8, 16, 8, 16),
-    ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 16, 16, 16),
-    ("gate_up", 4): multicast_1d(8, 8, 8, 4, 1, 4, 1, 4, 7),
-    ("gate_up", 8): multicast_2d(8, 8, 8, 1, 4, 1, 56, 1, 56),
-    ("gate_up", 16): multicast_2d(8, 8, 4, 1, 4, 2, 56, 2, 56),
-    ("gate_up", 32): multicast_2d(8, 8, 8, 1, 4, 4, 28, 4, 56),
-    ("gate_up", 64): multicast_2d(8, 8, 8, 1, 4, 8, 8, 8, 56),
-    ("gate_up", 128): multicast_2d(8, 8, 4, 1, 4, 16, 8, 16, 56),
+    ("attention_output", 64): multicast_2d(8, 8, 8, 1, 4, 8, 8, 8, 16),
+    ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 8, 16, 16),
+    ("gate_up", 4): minimal(8, 8, 1, 8, 56, 1, 4),
+    ("gate_up", 8): minimal(8, 8, 1, 8, 56, 1, 4),
+    ("gate_up", 16): minimal(8, 8, 2, 8, 28, 1, 4),
+    ("gate_up", 32): minimal(8, 8, 4, 8, 16, 1, 4),
+    ("gate_up", 64): minimal(8, 8, 8, 8, 16, 1, 4),
+    ("gate_up", 128): minimal(8, 8, 8, 8, 16, 1, 4),
     ("down", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("down", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("down", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
@@ -280,6 +294,16 @@ ATTENTION = {
     ("chunked_batched", 2, 1024): attention_chunks(128, 128),
     ("chunked_batched", 4, 1024): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
+}
+
+# tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
+PLACES = {
+    4: Places(L1, L1, L1, DRAM),
+    8: Places(L1, L1, L1, DRAM),
+    16: Places(L1, L1, L1, L1),
+    32: Places(L1, L1, L1, L1),
+    64: Places(DRAM, DRAM, L1, DRAM),
+    128: Places(DRAM, DRAM, L1, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -337,19 +361,10 @@ LAYER_WEIGHTS = (
         REPLICATE,
     ),
     Weight(
-        "gate",
-        ("model.layers.{layer}.mlp.gate_proj.weight",),
-        "projection",
-        (HIDDEN, INTERMEDIATE),
-        WEIGHT_DTYPE,
-        TILED,
-        REPLICATE,
-    ),
-    Weight(
-        "up",
-        ("model.layers.{layer}.mlp.up_proj.weight",),
-        "projection",
-        (HIDDEN, INTERMEDIATE),
+        "gate_up",
+        ("model.layers.{layer}.mlp.gate_proj.weight", "model.layers.{layer}.mlp.up_proj.weight"),
+        "paired_projection",
+        (HIDDEN, 2 * INTERMEDIATE),
         WEIGHT_DTYPE,
         TILED,
         REPLICATE,
@@ -427,10 +442,10 @@ def rotary(positions, weights):
     return ttnn.unsqueeze_to_4D(cos), ttnn.unsqueeze_to_4D(sin)
 
 
-def rotate_halves(heads, cos, sin):
+def rotate_halves(heads, cos, sin, place):
     """Turn the first half of each head against the second, as published weights are laid out."""
     return ttnn.experimental.rotary_embedding_hf(
-        heads, cos, sin, is_decode_mode=False, memory_config=DRAM, compute_kernel_config=ROTARY_COMPUTE
+        heads, cos, sin, is_decode_mode=False, memory_config=place.heads, compute_kernel_config=ROTARY_COMPUTE
     )
 
 
@@ -443,7 +458,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
         is_causal=True,
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
-        memory_config=DRAM,
+        memory_config=PLACES[shape.token_tiles].attended,
         program_config=ATTENTION["single", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
@@ -459,7 +474,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         cu_window_seqlens=inputs.row_bounds,
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
-        memory_config=DRAM,
+        memory_config=PLACES[shape.token_tiles].attended,
         program_config=ATTENTION["batched", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
@@ -474,17 +489,20 @@ def attend_chunked(query, key, value, key_cache, value_cache, inputs, shape):
         inputs.read_table,
         chunk_start_idx_tensor=inputs.start,
         scale=ATTENTION_SCALE,
-        memory_config=DRAM,
+        memory_config=PLACES[shape.token_tiles].attended,
         program_config=ATTENTION["chunked", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
-    return ttnn.experimental.nlp_concat_heads(attended, memory_config=DRAM)
+    return ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
 
 
 def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, shape):
     """Chunks of several rows that start at one position: queries become a batch, since each row has its own cache."""
     rows = ttnn.transpose(
-        ttnn.reshape(query, (QUERY_HEADS, shape.rows, shape.tokens, HEAD_DIM)), 0, 1, memory_config=DRAM
+        ttnn.reshape(query, (QUERY_HEADS, shape.rows, shape.tokens, HEAD_DIM)),
+        0,
+        1,
+        memory_config=PLACES[shape.token_tiles].heads,
     )
     attended = ttnn.transformer.chunked_scaled_dot_product_attention(
         rows,
@@ -493,12 +511,12 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
         inputs.read_table,
         chunk_start_idx_tensor=inputs.start,
         scale=ATTENTION_SCALE,
-        memory_config=DRAM,
+        memory_config=PLACES[shape.token_tiles].attended,
         program_config=ATTENTION["chunked_batched", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
     ttnn.deallocate(rows)
-    joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=DRAM)
+    joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
     return ttnn.reshape(joined, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
 
 
@@ -511,21 +529,21 @@ ATTEND = {
 
 
 def attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape):
-    """Self-attention of one layer over hidden [1, 1, tokens, HIDDEN]; keys and values of the pass go to the caches."""
-    token_tiles = shape.rows * shape.tokens // TILE
+    """Add the self-attention of one layer to hidden [1, 1, tokens, HIDDEN], which is used up; fill its caches."""
+    place = PLACES[shape.token_tiles]
     normed = ttnn.rms_norm(
         hidden,
         epsilon=NORM_EPSILON,
         weight=layer.attention_norm,
-        memory_config=DRAM,
+        memory_config=place.normed,
         compute_kernel_config=NORM_COMPUTE,
     )
     query_key_value = ttnn.linear(
         normed,
         layer.query_key_value,
-        dtype=ACTIVATION_DTYPE,
-        memory_config=DRAM,
-        program_config=MATMULS["query_key_value", token_tiles],
+        dtype=HEADS_DTYPE,
+        memory_config=place.heads,
+        program_config=MATMULS["query_key_value", shape.token_tiles],
         compute_kernel_config=MATMUL_COMPUTE,
     )
     ttnn.deallocate(normed)
@@ -534,76 +552,70 @@ def attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape):
         num_heads=QUERY_HEADS,
         num_kv_heads=KEY_VALUE_HEADS,
         transpose_k_heads=False,
-        memory_config=DRAM,
+        memory_config=place.heads,
     )
     ttnn.deallocate(query_key_value)
-    query = rotate_halves(query, cos, sin)
-    key = rotate_halves(key, cos, sin)
-    key = ttnn.typecast(key, KEY_VALUE_DTYPE, memory_config=DRAM)
-    value = ttnn.typecast(value, KEY_VALUE_DTYPE, memory_config=DRAM)
+    query = rotate_halves(query, cos, sin, place)
+    key = rotate_halves(key, cos, sin, place)
     ttnn.experimental.paged_fill_cache(key_cache, key, inputs.fill_table, batch_idx=0)
     ttnn.experimental.paged_fill_cache(value_cache, value, inputs.fill_table, batch_idx=0)
     attended = ATTEND[shape.variant](query, key, value, key_cache, value_cache, inputs, shape)
     ttnn.deallocate(query)
     ttnn.deallocate(key)
     ttnn.deallocate(value)
-    return ttnn.linear(
+    projected = ttnn.linear(
         attended,
         layer.attention_output,
         dtype=ACTIVATION_DTYPE,
         memory_config=DRAM,
-        program_config=MATMULS["attention_output", token_tiles],
+        program_config=MATMULS["attention_output", shape.token_tiles],
         compute_kernel_config=MATMUL_COMPUTE,
     )
+    ttnn.deallocate(attended)
+    summed = ttnn.add(hidden, projected, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
+    ttnn.deallocate(hidden)
+    return summed
 
 
 def mlp(hidden, layer, shape):
-    """Gated feed-forward of one layer over hidden [1, 1, tokens, HIDDEN]: down(silu(gate(x)) * up(x))."""
-    token_tiles = shape.rows * shape.tokens // TILE
+    """Add the gated feed-forward of one layer, down(silu(gate(x)) * up(x)), to hidden, which is used up."""
+    place = PLACES[shape.token_tiles]
     normed = ttnn.rms_norm(
-        hidden, epsilon=NORM_EPSILON, weight=layer.mlp_norm, memory_config=DRAM, compute_kernel_config=NORM_COMPUTE
+        hidden,
+        epsilon=NORM_EPSILON,
+        weight=layer.mlp_norm,
+        memory_config=place.normed,
+        compute_kernel_config=NORM_COMPUTE,
     )
-    gate = ttnn.linear(
+    gated = ttnn.experimental.minimal_matmul(
         normed,
-        layer.gate,
+        layer.gate_up,
+        config=MATMULS["gate_up", shape.token_tiles],
+        memory_config=place.gated,
         dtype=ACTIVATION_DTYPE,
-        memory_config=DRAM,
-        program_config=MATMULS["gate_up", token_tiles],
         compute_kernel_config=MATMUL_COMPUTE,
-    )
-    up = ttnn.linear(
-        normed,
-        layer.up,
-        dtype=ACTIVATION_DTYPE,
-        memory_config=DRAM,
-        program_config=MATMULS["gate_up", token_tiles],
-        compute_kernel_config=MATMUL_COMPUTE,
+        fuse_swiglu=True,
     )
     ttnn.deallocate(normed)
-    gated = ttnn.mul(
-        gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU], dtype=ACTIVATION_DTYPE, memory_config=DRAM
-    )
-    ttnn.deallocate(gate)
-    ttnn.deallocate(up)
-    return ttnn.linear(
+    fed = ttnn.linear(
         gated,
         layer.down,
         dtype=ACTIVATION_DTYPE,
         memory_config=DRAM,
-        program_config=MATMULS["down", token_tiles],
+        program_config=MATMULS["down", shape.token_tiles],
         compute_kernel_config=MATMUL_COMPUTE,
     )
+    ttnn.deallocate(gated)
+    summed = ttnn.add(hidden, fed, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
+    ttnn.deallocate(hidden)
+    return summed
 
 
 def layers(hidden, cos, sin, inputs, weights, stores, shape):
-    """All layers over hidden [1, 1, tokens, HIDDEN]; each writes the keys and values of the pass to its stores."""
+    """All layers over hidden [1, 1, tokens, HIDDEN], which is used up; each writes the pass's keys and values."""
     for layer, key_cache, value_cache in zip(weights.layers, stores.keys, stores.values):
-        attended = attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape)
-        hidden = ttnn.add(hidden, attended, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
-        ttnn.deallocate(attended)
-        fed = mlp(hidden, layer, shape)
-        hidden = ttnn.add(hidden, fed, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
-        ttnn.deallocate(fed)
+        hidden = attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape)
+        hidden = mlp(hidden, layer, shape)
     return hidden
 
 

@@ -22,7 +22,7 @@ Geometry:  91606a4503682870
 """
 
 from runtime.backend import ttnn
-from runtime.tables import REPLICATE, Board, Geometry, Input, Rope, Shape, Store, Weight
+from runtime.tables import REPLICATE, Board, Geometry, Input, Places, Rope, Shape, Store, Weight
 
 # --- constants: geometry, precision, memory and compute -------------------------------------------------------------
 
@@ -89,9 +89,11 @@ WEIGHT_DTYPE = ttnn.bfloat16  # target.p150.dtypes.weights
 EMBEDDING_DTYPE = ttnn.bfloat16  # target.p150.dtypes.embedding
 HEAD_DTYPE = ttnn.bfloat8_b  # target.p150.dtypes.head
 KEY_VALUE_DTYPE = ttnn.bfloat8_b  # target.p150.dtypes.key_value
+HEADS_DTYPE = KEY_VALUE_DTYPE  # as the caches hold them, so that no cast follows
 NORM_DTYPE = ttnn.bfloat16  # as published
 ROTARY_DTYPE = ttnn.bfloat16  # the one type that both rotary operations take
 DRAM = ttnn.DRAM_MEMORY_CONFIG
+L1 = ttnn.L1_MEMORY_CONFIG
 TILED = ttnn.TILE_LAYOUT
 ROW_MAJOR = ttnn.ROW_MAJOR_LAYOUT
 
@@ -205,6 +207,18 @@ def multicast_1d(columns, rows, inner, subblock_m, subblock_n, block_m, block_n,
     )
 
 
+def minimal(columns, rows, block_m, block_k, block_n, subblock_m, subblock_n):
+    """Blocks of a matmul that fuses what follows it; all but the grid counts tiles."""
+    return ttnn.MinimalMatmulConfig(
+        compute_with_storage_grid_size=(columns, rows),
+        M_block_size=block_m,
+        K_block_size=block_k,
+        N_block_size=block_n,
+        subblock_h=subblock_m,
+        subblock_w=subblock_n,
+    )
+
+
 def attention_chunks(query_tokens, key_tokens):
     """Tokens of queries and keys that one core holds at a time."""
     return ttnn.SDPAProgramConfig(
@@ -219,33 +233,33 @@ def attention_chunks(query_tokens, key_tokens):
 MATMULS = {
     ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
-    ("query_key_value", 16): multicast_2d(11, 8, 8, 2, 2, 2, 2, 2, 18),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 2, 2, 4, 2, 4, 18),
-    ("query_key_value", 64): multicast_2d(11, 10, 4, 1, 3, 7, 18, 7, 18),
-    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 3, 13, 9, 13, 18),
+    ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
+    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 3, 7, 9, 7, 18),
+    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 20),
     ("query_key_value", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 18),
-    ("attention_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("attention_output", 8): multicast_2d(11, 8, 8, 1, 4, 1, 12, 1, 12),
-    ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
-    ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
-    ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
-    ("attention_output", 128): multicast_2d(11, 10, 4, 1, 4, 13, 12, 13, 12),
-    ("attention_output", 256): multicast_2d(11, 10, 4, 1, 4, 13, 12, 26, 12),
-    ("gate_up", 4): multicast_1d(11, 10, 8, 4, 1, 4, 1, 4, 5),
-    ("gate_up", 8): multicast_1d(11, 10, 8, 4, 1, 8, 1, 8, 5),
-    ("gate_up", 16): multicast_2d(11, 8, 8, 2, 2, 2, 2, 2, 42),
-    ("gate_up", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 41),
-    ("gate_up", 64): multicast_2d(11, 10, 8, 1, 4, 7, 4, 7, 44),
-    ("gate_up", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 44),
-    ("gate_up", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 42),
-    ("down", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("down", 8): multicast_2d(11, 8, 8, 1, 4, 1, 12, 1, 12),
-    ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
-    ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
-    ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
-    ("down", 128): multicast_2d(11, 10, 4, 1, 4, 13, 12, 13, 12),
-    ("down", 256): multicast_2d(11, 10, 4, 1, 4, 13, 12, 26, 12),
-    ("head", 1): multicast_1d(11, 10, 8, 1, 4, 1, 12, 1, 12),
+    ("attention_output", 4): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("attention_output", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("attention_output", 16): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("attention_output", 32): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("attention_output", 64): minimal(11, 10, 7, 8, 4, 1, 4),
+    ("attention_output", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("attention_output", 256): minimal(11, 10, 4, 8, 13, 4, 1),
+    ("gate_up", 4): minimal(11, 10, 1, 2, 84, 1, 4),
+    ("gate_up", 8): minimal(11, 10, 1, 2, 84, 1, 4),
+    ("gate_up", 16): minimal(11, 10, 2, 8, 28, 1, 4),
+    ("gate_up", 32): minimal(11, 10, 4, 8, 14, 2, 2),
+    ("gate_up", 64): minimal(11, 10, 7, 8, 12, 1, 4),
+    ("gate_up", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("gate_up", 256): minimal(11, 10, 26, 8, 2, 2, 2),
+    ("down", 4): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("down", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("down", 16): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("down", 32): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("down", 64): minimal(11, 10, 7, 7, 12, 1, 4),
+    ("down", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("down", 256): minimal(11, 10, 4, 8, 13, 4, 1),
+    ("head", 1): multicast_1d(11, 10, 8, 1, 2, 1, 10, 1, 10),
 }
 
 # (variant, rows, tokens a row): how attention is cut
@@ -300,6 +314,17 @@ ATTENTION = {
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
+# tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
+PLACES = {
+    4: Places(L1, L1, L1, L1),
+    8: Places(L1, L1, L1, L1),
+    16: Places(L1, L1, L1, DRAM),
+    32: Places(L1, L1, L1, L1),
+    64: Places(L1, L1, L1, DRAM),
+    128: Places(L1, L1, L1, DRAM),
+    256: Places(DRAM, DRAM, DRAM, DRAM),
+}
+
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
 
 HIDDEN_NORM = (1, 1, HIDDEN // TILE, TILE)  # the row-major form that rms_norm takes: rows of one tile's width
@@ -312,6 +337,7 @@ WEIGHTS = (
     Weight("rotary_sin", (), "rotary_sin", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
     Weight("final_norm", ("model.norm.weight",), "norm", HIDDEN_NORM, NORM_DTYPE, ROW_MAJOR, REPLICATE),
     Weight("head", ("lm_head.weight",), "projection", (HIDDEN, VOCABULARY), HEAD_DTYPE, TILED, REPLICATE),
+    Weight("ones", (), "ones", (1, 1, 1, HIDDEN), ACTIVATION_DTYPE, TILED, REPLICATE),
 )
 LAYER_WEIGHTS = (
     Weight(
@@ -355,19 +381,10 @@ LAYER_WEIGHTS = (
         REPLICATE,
     ),
     Weight(
-        "gate",
-        ("model.layers.{layer}.mlp.gate_proj.weight",),
-        "projection",
-        (HIDDEN, INTERMEDIATE),
-        WEIGHT_DTYPE,
-        TILED,
-        REPLICATE,
-    ),
-    Weight(
-        "up",
-        ("model.layers.{layer}.mlp.up_proj.weight",),
-        "projection",
-        (HIDDEN, INTERMEDIATE),
+        "gate_up",
+        ("model.layers.{layer}.mlp.gate_proj.weight", "model.layers.{layer}.mlp.up_proj.weight"),
+        "paired_projection",
+        (HIDDEN, 2 * INTERMEDIATE),
         WEIGHT_DTYPE,
         TILED,
         REPLICATE,
@@ -445,10 +462,10 @@ def rotary(positions, weights):
     return ttnn.unsqueeze_to_4D(cos), ttnn.unsqueeze_to_4D(sin)
 
 
-def rotate_halves(heads, cos, sin):
+def rotate_halves(heads, cos, sin, place):
     """Turn the first half of each head against the second, as published weights are laid out."""
     return ttnn.experimental.rotary_embedding_hf(
-        heads, cos, sin, is_decode_mode=False, memory_config=DRAM, compute_kernel_config=ROTARY_COMPUTE
+        heads, cos, sin, is_decode_mode=False, memory_config=place.heads, compute_kernel_config=ROTARY_COMPUTE
     )
 
 
@@ -461,7 +478,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
         is_causal=True,
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
-        memory_config=DRAM,
+        memory_config=PLACES[shape.token_tiles].attended,
         program_config=ATTENTION["single", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
@@ -477,7 +494,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         cu_window_seqlens=inputs.row_bounds,
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
-        memory_config=DRAM,
+        memory_config=PLACES[shape.token_tiles].attended,
         program_config=ATTENTION["batched", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
@@ -492,17 +509,20 @@ def attend_chunked(query, key, value, key_cache, value_cache, inputs, shape):
         inputs.read_table,
         chunk_start_idx_tensor=inputs.start,
         scale=ATTENTION_SCALE,
-        memory_config=DRAM,
+        memory_config=PLACES[shape.token_tiles].attended,
         program_config=ATTENTION["chunked", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
-    return ttnn.experimental.nlp_concat_heads(attended, memory_config=DRAM)
+    return ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
 
 
 def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, shape):
     """Chunks of several rows that start at one position: queries become a batch, since each row has its own cache."""
     rows = ttnn.transpose(
-        ttnn.reshape(query, (QUERY_HEADS, shape.rows, shape.tokens, HEAD_DIM)), 0, 1, memory_config=DRAM
+        ttnn.reshape(query, (QUERY_HEADS, shape.rows, shape.tokens, HEAD_DIM)),
+        0,
+        1,
+        memory_config=PLACES[shape.token_tiles].heads,
     )
     attended = ttnn.transformer.chunked_scaled_dot_product_attention(
         rows,
@@ -511,12 +531,12 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
         inputs.read_table,
         chunk_start_idx_tensor=inputs.start,
         scale=ATTENTION_SCALE,
-        memory_config=DRAM,
+        memory_config=PLACES[shape.token_tiles].attended,
         program_config=ATTENTION["chunked_batched", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
     ttnn.deallocate(rows)
-    joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=DRAM)
+    joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
     return ttnn.reshape(joined, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
 
 
@@ -528,22 +548,22 @@ ATTEND = {
 }
 
 
-def attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape):
-    """Self-attention of one layer over hidden [1, 1, tokens, HIDDEN]; keys and values of the pass go to the caches."""
-    token_tiles = shape.rows * shape.tokens // TILE
+def attention(hidden, cos, sin, ones, layer, key_cache, value_cache, inputs, shape):
+    """Add the self-attention of one layer to hidden [1, 1, tokens, HIDDEN], which is used up; fill its caches."""
+    place = PLACES[shape.token_tiles]
     normed = ttnn.rms_norm(
         hidden,
         epsilon=NORM_EPSILON,
         weight=layer.attention_norm,
-        memory_config=DRAM,
+        memory_config=place.normed,
         compute_kernel_config=NORM_COMPUTE,
     )
     query_key_value = ttnn.linear(
         normed,
         layer.query_key_value,
-        dtype=ACTIVATION_DTYPE,
-        memory_config=DRAM,
-        program_config=MATMULS["query_key_value", token_tiles],
+        dtype=HEADS_DTYPE,
+        memory_config=place.heads,
+        program_config=MATMULS["query_key_value", shape.token_tiles],
         compute_kernel_config=MATMUL_COMPUTE,
     )
     ttnn.deallocate(normed)
@@ -552,76 +572,72 @@ def attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape):
         num_heads=QUERY_HEADS,
         num_kv_heads=KEY_VALUE_HEADS,
         transpose_k_heads=False,
-        memory_config=DRAM,
+        memory_config=place.heads,
     )
     ttnn.deallocate(query_key_value)
-    query = rotate_halves(query, cos, sin)
-    key = rotate_halves(key, cos, sin)
-    key = ttnn.typecast(key, KEY_VALUE_DTYPE, memory_config=DRAM)
-    value = ttnn.typecast(value, KEY_VALUE_DTYPE, memory_config=DRAM)
+    query = rotate_halves(query, cos, sin, place)
+    key = rotate_halves(key, cos, sin, place)
     ttnn.experimental.paged_fill_cache(key_cache, key, inputs.fill_table, batch_idx=0)
     ttnn.experimental.paged_fill_cache(value_cache, value, inputs.fill_table, batch_idx=0)
     attended = ATTEND[shape.variant](query, key, value, key_cache, value_cache, inputs, shape)
     ttnn.deallocate(query)
     ttnn.deallocate(key)
     ttnn.deallocate(value)
-    return ttnn.linear(
+    summed = ttnn.experimental.dit_minimal_matmul_addcmul_fused(
         attended,
         layer.attention_output,
-        dtype=ACTIVATION_DTYPE,
+        1.0,  # hidden + 1.0 * product * ones: the residual's sum, in the matmul
+        hidden,
+        ones,
+        config=MATMULS["attention_output", shape.token_tiles],
         memory_config=DRAM,
-        program_config=MATMULS["attention_output", token_tiles],
+        dtype=ACTIVATION_DTYPE,
         compute_kernel_config=MATMUL_COMPUTE,
     )
+    ttnn.deallocate(hidden)
+    return summed
 
 
-def mlp(hidden, layer, shape):
-    """Gated feed-forward of one layer over hidden [1, 1, tokens, HIDDEN]: down(silu(gate(x)) * up(x))."""
-    token_tiles = shape.rows * shape.tokens // TILE
+def mlp(hidden, ones, layer, shape):
+    """Add the gated feed-forward of one layer, down(silu(gate(x)) * up(x)), to hidden, which is used up."""
+    place = PLACES[shape.token_tiles]
     normed = ttnn.rms_norm(
-        hidden, epsilon=NORM_EPSILON, weight=layer.mlp_norm, memory_config=DRAM, compute_kernel_config=NORM_COMPUTE
+        hidden,
+        epsilon=NORM_EPSILON,
+        weight=layer.mlp_norm,
+        memory_config=place.normed,
+        compute_kernel_config=NORM_COMPUTE,
     )
-    gate = ttnn.linear(
+    gated = ttnn.experimental.minimal_matmul(
         normed,
-        layer.gate,
+        layer.gate_up,
+        config=MATMULS["gate_up", shape.token_tiles],
+        memory_config=place.gated,
         dtype=ACTIVATION_DTYPE,
-        memory_config=DRAM,
-        program_config=MATMULS["gate_up", token_tiles],
         compute_kernel_config=MATMUL_COMPUTE,
-    )
-    up = ttnn.linear(
-        normed,
-        layer.up,
-        dtype=ACTIVATION_DTYPE,
-        memory_config=DRAM,
-        program_config=MATMULS["gate_up", token_tiles],
-        compute_kernel_config=MATMUL_COMPUTE,
+        fuse_swiglu=True,
     )
     ttnn.deallocate(normed)
-    gated = ttnn.mul(
-        gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU], dtype=ACTIVATION_DTYPE, memory_config=DRAM
-    )
-    ttnn.deallocate(gate)
-    ttnn.deallocate(up)
-    return ttnn.linear(
+    summed = ttnn.experimental.dit_minimal_matmul_addcmul_fused(
         gated,
         layer.down,
-        dtype=ACTIVATION_DTYPE,
+        1.0,  # hidden + 1.0 * product * ones: the residual's sum, in the matmul
+        hidden,
+        ones,
+        config=MATMULS["down", shape.token_tiles],
         memory_config=DRAM,
-        program_config=MATMULS["down", token_tiles],
+        dtype=ACTIVATION_DTYPE,
         compute_kernel_config=MATMUL_COMPUTE,
     )
+    ttnn.deallocate(hidden)
+    return summed
 
 
 def layers(hidden, cos, sin, inputs, weights, stores, shape):
-    """All layers over hidden [1, 1, tokens, HIDDEN]; each writes the keys and values of the pass to its stores."""
+    """All layers over hidden [1, 1, tokens, HIDDEN], which is used up; each writes the pass's keys and values."""
     for layer, key_cache, value_cache in zip(weights.layers, stores.keys, stores.values):
-        attended = attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape)
-        hidden = ttnn.add(hidden, attended, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
-        ttnn.deallocate(attended)
-        fed = mlp(hidden, layer, shape)
-        hidden = ttnn.add(hidden, fed, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
-        ttnn.deallocate(fed)
+        hidden = attention(hidden, cos, sin, weights.ones, layer, key_cache, value_cache, inputs, shape)
+        hidden = mlp(hidden, weights.ones, layer, shape)
     return hidden
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from generator import programs
 from generator.geometry import Resolved
 from generator.kinds.rows import MatmulRole, WeightRow, norm
 
@@ -54,8 +55,21 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
 
 def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
     dtype = resolved.dtypes.weights
-    bias = "bfloat16" if resolved.query_key_value_bias else None
     return (
-        MatmulRole("query_key_value", resolved.hidden, resolved.device_query_key_value_width, dtype, bias),
-        MatmulRole("attention_output", resolved.device_query_width, resolved.hidden, dtype),
+        MatmulRole(
+            "query_key_value",
+            resolved.hidden,
+            resolved.device_query_key_value_width,
+            dtype,
+            programs.heads_dtype(resolved),
+            bias_dtype="bfloat16" if resolved.query_key_value_bias else None,
+        ),
+        MatmulRole(
+            "attention_output",
+            resolved.device_query_width,
+            resolved.hidden,
+            dtype,
+            resolved.dtypes.activation,
+            fused=programs.fused(resolved, "attention_output"),
+        ),
     )

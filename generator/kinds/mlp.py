@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from generator import programs
 from generator.geometry import Resolved
 from generator.kinds.rows import MatmulRole, WeightRow, norm
 
@@ -9,17 +10,34 @@ PREFIX = "model.layers.{layer}.mlp."
 
 
 def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
+    gate, up, down = (f"{PREFIX}{part}_proj.weight" for part in ("gate", "up", "down"))
+    if programs.fuses_gate_up(resolved):
+        inner = (WeightRow("gate_up", (gate, up), "paired_projection", "(HIDDEN, 2 * INTERMEDIATE)", "WEIGHT_DTYPE"),)
+    else:
+        inner = (
+            WeightRow("gate", (gate,), "projection", "(HIDDEN, INTERMEDIATE)", "WEIGHT_DTYPE"),
+            WeightRow("up", (up,), "projection", "(HIDDEN, INTERMEDIATE)", "WEIGHT_DTYPE"),
+        )
     return (
         norm("mlp_norm", "model.layers.{layer}.post_attention_layernorm.weight"),
-        WeightRow("gate", (f"{PREFIX}gate_proj.weight",), "projection", "(HIDDEN, INTERMEDIATE)", "WEIGHT_DTYPE"),
-        WeightRow("up", (f"{PREFIX}up_proj.weight",), "projection", "(HIDDEN, INTERMEDIATE)", "WEIGHT_DTYPE"),
-        WeightRow("down", (f"{PREFIX}down_proj.weight",), "projection", "(INTERMEDIATE, HIDDEN)", "WEIGHT_DTYPE"),
+        *inner,
+        WeightRow("down", (down,), "projection", "(INTERMEDIATE, HIDDEN)", "WEIGHT_DTYPE"),
     )
 
 
 def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
-    dtype = resolved.dtypes.weights
+    width = resolved.device_intermediate * (2 if programs.fuses_gate_up(resolved) else 1)
+    weights, activation = resolved.dtypes.weights, resolved.dtypes.activation
     return (
-        MatmulRole("gate_up", resolved.hidden, resolved.device_intermediate, dtype),
-        MatmulRole("down", resolved.device_intermediate, resolved.hidden, dtype),
+        MatmulRole(
+            "gate_up", resolved.hidden, width, weights, activation, fused=programs.fused(resolved, "gate_up")
+        ),
+        MatmulRole(
+            "down",
+            resolved.device_intermediate,
+            resolved.hidden,
+            weights,
+            activation,
+            fused=programs.fused(resolved, "down"),
+        ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from generator import programs
 from generator.geometry import Resolved
 from generator.kinds.rows import MatmulRole, WeightRow, norm
 
@@ -23,8 +24,10 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
         rows.append(
             WeightRow("rotary_transformation", (), "rotary_transformation", "(1, 1, TILE, TILE)", "ROTARY_DTYPE")
         )
+    if programs.fuses_residual(resolved):
+        rows.append(WeightRow("ones", (), "ones", "(1, 1, 1, HIDDEN)", "ACTIVATION_DTYPE"))
     return tuple(rows)
 
 
 def head(resolved: Resolved) -> MatmulRole:
-    return MatmulRole("head", resolved.hidden, resolved.device_vocabulary, resolved.dtypes.head)
+    return MatmulRole("head", resolved.hidden, resolved.device_vocabulary, resolved.dtypes.head, resolved.dtypes.activation)

@@ -19,13 +19,18 @@ class WeightRow:
 
 @dataclass(frozen=True)
 class MatmulRole:
-    """One kind of matmul: sizes in elements, dtypes by their ttnn names; `bias_dtype` is None without a bias."""
+    """One kind of matmul: sizes in elements, dtypes by their ttnn names; `bias_dtype` is None without a bias.
+
+    `fused` names what a minimal matmul does besides (matmuls.PAIRS, matmuls.RESIDUAL), "" for a plain matmul.
+    """
 
     name: str
     inner: int
     output: int
     weight_dtype: str
+    output_dtype: str = "bfloat16"
     bias_dtype: str | None = None
+    fused: str = ""
 
 
 def norm(name: str, source: str) -> WeightRow:

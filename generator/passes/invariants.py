@@ -11,6 +11,8 @@ from generator.passes.names import definition, imported, reads, uses
 # Operations whose numerics or placement depend on options that the library would otherwise default silently.
 REQUIRED_OPTIONS = {
     "linear": ("dtype", "memory_config", "program_config", "compute_kernel_config"),
+    "minimal_matmul": ("dtype", "memory_config", "config", "compute_kernel_config", "fuse_swiglu"),
+    "dit_minimal_matmul_addcmul_fused": ("dtype", "memory_config", "config", "compute_kernel_config"),
     "rms_norm": ("epsilon", "weight", "memory_config", "compute_kernel_config"),
     "scaled_dot_product_attention": ("scale", "memory_config", "program_config", "compute_kernel_config"),
     "chunked_scaled_dot_product_attention": ("scale", "memory_config", "program_config", "compute_kernel_config"),

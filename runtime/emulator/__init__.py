@@ -15,6 +15,7 @@ from .configs import (
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
     MatmulMultiCoreReuseMultiCastProgramConfig,
     MemoryConfig,
+    MinimalMatmulConfig,
     SDPAProgramConfig,
     TensorMemoryLayout,
     UnaryOpType,

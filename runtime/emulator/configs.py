@@ -151,6 +151,18 @@ class MatmulMultiCoreReuseMultiCast1DProgramConfig(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MinimalMatmulConfig(_Checked):
+    """Blocks of the minimal matmul in tiles: rows and columns of the output, and the inner dimension, at a time."""
+
+    M_block_size: int = 1
+    K_block_size: int = 1
+    N_block_size: int = 1
+    subblock_h: int = 1
+    subblock_w: int = 1
+    compute_with_storage_grid_size: CoreCoord = CoreCoord(1, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class SDPAProgramConfig(_Checked):
     """Tokens of queries and of keys that attention takes at a time."""
 

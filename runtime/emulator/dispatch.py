@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .device import Device, caller
-from .errors import EmulatorError
+from .errors import EmulatorError, require
 from .storage import Buffer, Ownership, TensorSpec
 from .tensor import Tensor
 
@@ -73,6 +73,8 @@ def launch(
     key = (name, attributes, specs)
     program = device.programs.get(key)
     if program is None:
+        for spec in specs:
+            require_values(name, spec)
         program = plan(device, *specs, *attributes)
         if device.recording is not None:
             raise EmulatorError(
@@ -96,6 +98,14 @@ def launch(
         device.recording.add(work._replace(captured_at=caller()))
     device.note(name, program.outputs)
     return tuple([Tensor(spec, ownership=owner) for spec, owner in zip(program.outputs, owners)])
+
+
+def require_values(name: str, spec: TensorSpec) -> None:
+    require(
+        spec.volume > 0 and len(spec.shape) > 0,
+        name,
+        f"a tensor without values or without dimensions is a mistake of the caller's, got {spec!r}",
+    )
 
 
 def replay(device: Device, work: Launch) -> None:

@@ -88,14 +88,15 @@ def _round_blocks(values: torch.Tensor, bits: int) -> torch.Tensor:
     """Block float: 16 values of a row share the largest exponent; magnitudes keep `bits` bits.
 
     A magnitude is shifted to the shared exponent by truncation (24 significant bits survive) and then rounded half to
-    even, saturating. Rows whose length is no multiple of 16 are padded with zeros, which never raise the shared
+    even, saturating; zero has no sign. Rows whose length is no multiple of 16 are padded with zeros, which never raise the shared
     exponent.
     """
     if values.numel() == 0:
         return values
-    width = values.shape[-1] if values.dim() else 1
+    rows = values.reshape(-1, values.shape[-1] if values.dim() else 1)
+    width = rows.shape[-1]
     padding = -width % BLOCK
-    blocks = torch.nn.functional.pad(values, (0, padding)) if padding else values
+    blocks = torch.nn.functional.pad(rows, (0, padding)) if padding else rows
     blocks = blocks.reshape(-1, BLOCK)
     largest = blocks.abs().amax(-1, keepdim=True)
     low, high = torch.aminmax(torch.where(largest == 0, 1.0, largest))
@@ -103,8 +104,8 @@ def _round_blocks(values: torch.Tensor, bits: int) -> torch.Tensor:
         rounded = _round_normal_blocks(blocks, largest, bits)
     else:
         rounded = _round_extreme_blocks(blocks, largest, bits)
-    rounded = rounded.reshape(*values.shape[:-1], width + padding)
-    return rounded[..., :width].contiguous() if padding else rounded.reshape(values.shape)
+    rounded = rounded.reshape(-1, width + padding)
+    return (rounded[:, :width].contiguous() if padding else rounded).reshape(values.shape)
 
 
 def _round_normal_blocks(blocks: torch.Tensor, largest: torch.Tensor, bits: int) -> torch.Tensor:
@@ -112,14 +113,14 @@ def _round_normal_blocks(blocks: torch.Tensor, largest: torch.Tensor, bits: int)
     one = torch.ones_like(largest)
     aligned = blocks * torch.ldexp(one, 23 - exponent)  # a multiple of 1 is a multiple of the 24th bit
     aligned.trunc_().mul_(2.0 ** (bits - 24)).round_().clamp_(1 - 2**bits, 2**bits - 1)
-    return aligned.mul_(torch.ldexp(one, exponent + 1 - bits))
+    return torch.addcmul(torch.zeros(1), aligned, torch.ldexp(one, exponent + 1 - bits), out=aligned)  # no -0 is stored
 
 
 def _round_extreme_blocks(blocks: torch.Tensor, largest: torch.Tensor, bits: int) -> torch.Tensor:
     """The same rule in float64, where neither scale overflows, with denormals as zero.
 
     An infinity or NaN survives and lifts its block to the exponent above every finite one, which wipes out its
-    neighbours.
+    neighbours. A NaN whose payload lies below the bits that are kept becomes an infinity.
     """
     finite = torch.isfinite(blocks)
     normal = torch.where(finite & (blocks.abs() >= SMALLEST_NORMAL), blocks, 0.0).double()
@@ -128,4 +129,6 @@ def _round_extreme_blocks(blocks: torch.Tensor, largest: torch.Tensor, bits: int
     one = torch.ones_like(exponent, dtype=torch.float64)
     aligned = (normal * torch.ldexp(one, 23 - exponent)).trunc_()
     aligned = (aligned * 2.0 ** (bits - 24)).round_().clamp_(1 - 2**bits, 2**bits - 1)
-    return torch.where(finite, (aligned * torch.ldexp(one, exponent + 1 - bits)).float(), blocks)
+    payload = blocks.view(torch.int32) & 2**23 - 1
+    kept = torch.where(payload > 2 ** (23 - bits), blocks, torch.copysign(torch.tensor(torch.inf), blocks))
+    return torch.where(finite, (aligned * torch.ldexp(one, exponent + 1 - bits)).float() + 0.0, kept)

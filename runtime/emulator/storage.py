@@ -4,6 +4,7 @@ share.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
@@ -56,6 +57,9 @@ class Shape:
 
     def __repr__(self) -> str:
         return f"Shape({list(self._sizes)})"
+
+
+Sequence.register(Shape)
 
 
 class TensorSpec:

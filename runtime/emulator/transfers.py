@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .arguments import checked
 from .configs import DRAM_MEMORY_CONFIG, MemoryConfig
 from .device import Device
 from .dtypes import BLOCK_FLOATS, FLOATS, INTEGER_RANGES, TORCH_DTYPES, DataType, Layout, round_to
@@ -143,6 +144,7 @@ def to_torch(
     return result
 
 
+@checked
 def to_device(
     tensor: Tensor, device: Device, memory_config: MemoryConfig | None = None, *, cq_id: int | None = None
 ) -> Tensor:
@@ -157,6 +159,7 @@ def to_device(
     return _upload("to_device", device, spec, tensor.host_values, borrowed=True)
 
 
+@checked
 def from_device(tensor: Tensor, blocking: bool = True, *, cq_id: int | None = None) -> Tensor:
     """Copy a device tensor to the host; a host tensor is returned as it is."""
     if not tensor.is_on_device():
@@ -165,6 +168,7 @@ def from_device(tensor: Tensor, blocking: bool = True, *, cq_id: int | None = No
     return Tensor(tensor.spec, host_values=values, host_exact=tensor.ownership.buffer.device.precision == "float32")
 
 
+@checked
 def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id: int | None = None) -> None:
     """Write a host tensor into a device tensor in place. Allocates nothing; shapes, types and layouts must agree."""
     name = "copy_host_to_device_tensor"
@@ -184,6 +188,7 @@ def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id
     _write(device, buffer, host_tensor.host_values.reshape(buffer.spec.shape), borrowed=True)
 
 
+@checked
 def copy_device_to_host_tensor(
     device_tensor: Tensor, host_tensor: Tensor, blocking: bool = True, cq_id: int | None = None
 ) -> None:
@@ -203,6 +208,7 @@ def copy_device_to_host_tensor(
     host_tensor.host_exact = device_tensor.ownership.buffer.device.precision == "float32"
 
 
+@checked
 def allocate_tensor_on_device(
     shape: Any, dtype: DataType, layout: Layout, mesh_device: Device, memory_config: MemoryConfig | None = None
 ) -> Tensor:
@@ -212,6 +218,7 @@ def allocate_tensor_on_device(
     return Tensor(spec, ownership=Ownership(Buffer(spec, mesh_device, "allocate_tensor_on_device")))
 
 
+@checked
 def empty(
     shape: Any,
     dtype: DataType = DataType.BFLOAT16,
@@ -224,6 +231,7 @@ def empty(
     return allocate_tensor_on_device(shape, dtype, layout, device, memory_config)
 
 
+@checked
 def zeros(
     shape: Any,
     dtype: DataType | None = None,
@@ -231,9 +239,10 @@ def zeros(
     device: Device | None = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
-    spec = tensor_spec(
-        tuple(shape), dtype or DataType.BFLOAT16, layout or Layout.ROW_MAJOR, memory_config or DRAM_MEMORY_CONFIG
-    )
+    dtype = dtype or DataType.BFLOAT16
+    layout = layout or (Layout.TILE if dtype in BLOCK_FLOATS else Layout.ROW_MAJOR)
+    require(device is not None or memory_config is None, "zeros", "memory_config is of a device, which is not stated")
+    spec = tensor_spec(tuple(shape), dtype, layout, memory_config or DRAM_MEMORY_CONFIG)
     values = _lazy_zeros(spec.shape, torch.float32 if spec.is_float else torch.int64)
     if device is None:
         return Tensor(spec, host_values=values)
@@ -242,8 +251,9 @@ def zeros(
 
 def _lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Zeros that take host memory page by page as they are written: a cache is large and mostly empty."""
-    size = max(1, prod(shape) * dtype.itemsize)
-    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if 0 in shape:
+        return torch.zeros(shape, dtype=dtype)
+    pages = mmap.mmap(-1, prod(shape) * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return torch.frombuffer(pages, dtype=dtype, count=prod(shape)).view(shape)
 
 

@@ -72,9 +72,8 @@ def layer_outputs(
         for layer, theirs in enumerate(expected.hidden):
             one_layer = SimpleNamespace(**{**vars(weights), "layers": [weights.layers[layer]]})
             its_stores = SimpleNamespace(**{name: [tensors[layer]] for name, tensors in vars(stores).items()})
-            output = scope.own(module.layers(hidden, cos, sin, inputs, one_layer, its_stores, chunk.shape))
-            scope.release(hidden)
-            hidden = output
+            used_up = scope.disown(hidden)
+            hidden = scope.own(module.layers(used_up, cos, sin, inputs, one_layer, its_stores, chunk.shape))
             ours = ttnn.to_torch(hidden).float().reshape(-1, theirs.shape[-1])[: len(row.tokens)]
             measured.append(agreement(ours, theirs))
     return measured

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from tests.device.mock import MockDevice
-from tests.device.overlay import library_folder
+from runtime.legality.environment import library_folder, mock_environment
+from runtime.legality.process import MockDevice
+from tests.conftest import pytest_terminal_summary, report  # noqa: F401  what tests report is printed at the end
 
 
 @pytest.fixture(scope="session")
-def mock_device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], MockDevice]]:
-    """A function from a board's name to its mock device. A device whose process died is started again."""
-    library = library_folder()
-    if library is None:
+def library() -> Path:
+    """The installed library."""
+    found = library_folder()
+    if found is None:
         pytest.skip("ttnn is not installed in this environment: `make test` runs these tests where it is")
+    return found
+
+
+@pytest.fixture(scope="session")
+def mock_device(library: Path) -> Iterator[Callable[[str], MockDevice]]:
+    """A function from a board's name to its mock device. A device whose process died is started again."""
     devices: dict[str, MockDevice] = {}
 
     def device(board: str) -> MockDevice:
-        if board not in devices or devices[board].process.poll() is not None:
-            devices[board] = MockDevice(board, library, tmp_path_factory.mktemp(board) / "mock")
+        if board not in devices or not devices[board].alive:
+            devices[board] = MockDevice(board, library)
         return devices[board]
 
     yield device
     for opened in devices.values():
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def host_library(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """The library in this process, for what needs no device: conversions of host tensors and golden functions."""
+    folder = tmp_path_factory.mktemp("host")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in mock_environment("n150", library, folder).items():
+            if name.startswith(("TT_METAL_", "LOGURU_")):
+                patch.setenv(name, value)
+        yield importlib.import_module("ttnn")

@@ -1,35 +1,29 @@
-"""Every committed module is accepted whole by the real library, on a mock device of its board.
+"""Every committed module is accepted whole by the real library, on a mock device of its board, through the command's
+own path.
 
-All weights and stores of all layers are allocated and every pass of the module's table runs: one row, waves and chunks. Nothing is
-computed, so this shows that the calls, the program configurations and the memory are legal, and nothing about numbers.
+All weights and stores of all layers are allocated and every pass of the module's table runs: one row, waves and
+chunks. Nothing is computed, so this shows that the calls, the program configurations and the memory are legal, and
+nothing about numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.device.emitted import emitted_modules
-from tests.device.mock import describe
+from runtime.legality.command import check
+from tests.device.emitted import described, emitted_modules, job_of
 
 MODULES = emitted_modules()
 each_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 
 
 @pytest.fixture(scope="module")
-def report_of(mock_device) -> Callable[[Path], dict[str, Any]]:
-    """What running a module gave; each is run once."""
-    reports: dict[Path, dict[str, Any]] = {}
-
-    def report(path: Path) -> dict[str, Any]:
-        if path not in reports:
-            reports[path] = mock_device(path.stem).run(path)
-        return reports[path]
-
-    return report
+def verdicts(library: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """The verdict on every module; a board that a module does not state as the library reports it ends the check."""
+    return {(one["model"], one["target"]): one for one in check([job_of(path) for path in MODULES])}
 
 
 def test_there_are_emitted_modules_of_every_board_to_run() -> None:
@@ -37,21 +31,27 @@ def test_there_are_emitted_modules_of_every_board_to_run() -> None:
 
 
 @each_module
-def test_every_pass_of_a_module_is_legal_on_its_board(report_of, path: Path) -> None:
-    report = report_of(path)
+def test_every_pass_of_a_module_is_legal_on_its_board(verdicts, path: Path) -> None:
+    verdict = verdicts[path.parent.name, path.stem]
 
-    assert not report["refusals"], describe(report)
-    assert {shape.split()[0] for shape in report["ran"]} == {"single", "batched", "chunked", "chunked_batched"}
-    assert report["outputs"] == report["expected"]
-
-
-@each_module
-def test_a_module_leaves_no_device_memory_behind(report_of, path: Path) -> None:
-    assert report_of(path)["held_bytes"] == 0
+    assert verdict["passed"] and not verdict["refusals"], described(verdict["refusals"])
+    assert {one["shape"]["variant"] for one in verdict["shapes"]} == {"single", "batched", "chunked", "chunked_batched"}
 
 
 @each_module
-def test_a_module_states_its_board_as_the_library_reports_it(mock_device, report_of, path: Path) -> None:
-    stated, reported = report_of(path)["stated_board"], mock_device(path.stem).board
+def test_a_body_moves_nothing_between_host_and_device_and_fits(verdicts, path: Path) -> None:
+    for one in verdicts[path.parent.name, path.stem]["shapes"]:
+        assert one["host_uploads"] == one["host_reads"] == 0
+        assert 0 < one["circular_buffer_bytes"]["peak"] <= one["l1_bytes"]["peak"] <= one["l1_bytes"]["limit"]
+        held = sum(one["dram_bytes"][name] for name in ("weights", "key_value", "activations_peak"))
+        assert 0 < one["dram_bytes"]["activations_peak"] < held < one["dram_bytes"]["capacity"]
 
-    assert {key: stated[key] for key in reported} == reported
+
+@each_module
+def test_every_operation_is_known_by_the_line_that_calls_it(verdicts, path: Path) -> None:
+    lines = path.read_text().splitlines()
+    for one in verdicts[path.parent.name, path.stem]["shapes"]:
+        assert {call["layer"] for call in one["calls"]} == {None, 0, 1}
+        for call in one["calls"]:
+            assert call["call"].rpartition(".")[2] in lines[call["line"] - 1], call
+            assert call["cores"] > 0 and call["circular_buffer_bytes"] > 0 and call["inputs"] and call["outputs"], call

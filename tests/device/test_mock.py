@@ -1,8 +1,8 @@
-"""The mock device itself: a stand-in compiler without child processes, and boards that open with their real grids."""
+"""The mock device itself: a stand-in compiler without child processes, boards that open with their real grids, and what
+cannot."""
 
 from __future__ import annotations
 
-import signal
 import stat
 import struct
 import subprocess
@@ -10,19 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.device.emitted import smallest_module
-from tests.device.mock import MockDevice, WorkerDied
-from tests.device.overlay import library_folder
-from tests.device.stand_in import TEXT_ADDRESS, compiler_script, executable_image
+from runtime.legality.boards import BOARDS, cluster_descriptor
+from runtime.legality.command import check
+from runtime.legality.environment import VERSION, installed_version
+from runtime.legality.errors import CannotCheck
+from runtime.legality.process import MockDevice
+from runtime.legality.stand_in import TEXT_ADDRESS, compiler_script, executable_image
+from tests.device.emitted import job_of, smallest_module
 
 
 @pytest.mark.parametrize(
     ("board", "architecture", "grid"), [("n150", "wormhole_b0", [8, 8]), ("p150", "blackhole", [11, 10])]
 )
 def test_a_board_opens_with_its_grid(mock_device, board: str, architecture: str, grid: list[int]) -> None:
-    opened = mock_device(board).board
+    opened = mock_device(board).opened
 
     assert (opened["architecture"], opened["grid"]) == (architecture, grid)
+
+
+def test_the_installed_library_is_the_recorded_one() -> None:
+    assert installed_version() == VERSION
 
 
 def test_the_stand_in_links_the_image_byte_for_byte(tmp_path: Path) -> None:
@@ -39,26 +46,51 @@ def test_the_stand_in_links_the_image_byte_for_byte(tmp_path: Path) -> None:
     assert struct.unpack_from("<I", executable_image(), 24) == (TEXT_ADDRESS,)
 
 
-@pytest.fixture
-def library() -> Path:
-    found = library_folder()
-    if found is None:
-        pytest.skip("ttnn is not installed in this environment: `make test` runs these tests where it is")
-    return found
+def test_a_device_that_hangs_while_it_opens_is_ended(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.legality.process.ANSWER_SECONDS", 0.1)
+
+    with pytest.raises(CannotCheck, match="ttnn does not open the mock board n150: .* was ended after 0.1 s"):
+        MockDevice("n150", library)
 
 
-def test_a_device_that_cannot_open_says_why(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.device.overlay.compiler_script", lambda: "#!/bin/sh\nexit 1\n")
+def test_a_mock_device_leaves_no_folder_behind(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with MockDevice("n150", library) as device:
+        assert len(list(tmp_path.iterdir())) == 1
+    assert not device.alive and not list(tmp_path.iterdir())
 
-    with pytest.raises(WorkerDied, match="(?s)n150: the process ended with status 1 while opening the device.*version"):
-        MockDevice("n150", library, tmp_path / "mock")
+
+@pytest.mark.parametrize(
+    "text", ["arch: {", "[1, 2]", "arch: {0: wormhole_b0}", "arch: {0: abacus}\nchips_with_mmio: [{0: 0}]\n"]
+)
+def test_a_wrong_descriptor_is_refused_with_what_the_library_says(library: Path, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+
+    with pytest.raises(
+        CannotCheck, match=r"(?s)ttnn does not open the cluster descriptor .*cluster\.yaml: the process .*own"
+    ):
+        list(check([job_of(smallest_module("n150"))], path))
 
 
-def test_a_device_that_hangs_is_ended(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = MockDevice("n150", library, tmp_path / "mock")
-    device.process.send_signal(signal.SIGSTOP)
-    monkeypatch.setattr("tests.device.mock.ANSWER_SECONDS", 0.1)
+def test_a_board_that_is_not_the_modules_is_refused_with_every_difference(library: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(cluster_descriptor(BOARDS["p150"]))
 
-    with pytest.raises(WorkerDied, match="n150: the process was ended after 0.1 s without an answer while generated/"):
-        device.run(smallest_module("n150"))
-    assert device.process.poll() is not None
+    with pytest.raises(CannotCheck) as caught:
+        list(check([job_of(smallest_module("n150"))], path))
+    message = str(caught.value)
+    assert (
+        "architecture wormhole_b0, the device has blackhole; grid [8, 8], the device has [11, 10]; dram_banks 12"
+        in message
+    )
+    assert "name a descriptor of n150" in message
+
+
+def test_the_users_own_descriptor_of_the_modules_board_is_as_good_as_the_projects(
+    library: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(cluster_descriptor(BOARDS["n150"]))
+
+    assert [one["passed"] for one in check([job_of(smallest_module("n150"))], path)] == [True]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.device.boards import BOARDS
+from runtime.legality.boards import BOARDS
 from tests.device.emitted import smallest_module
-from tests.device.overlay import PROJECT, library_folder, mock_environment
+from runtime.legality.environment import PROJECT, library_folder, mock_environment
 
 
 @pytest.fixture(scope="module", params=BOARDS)
@@ -21,7 +21,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         pytest.skip("ttnn is not installed in this environment: `make test` runs these tests where it is")
     folder = tmp_path_factory.mktemp(f"runtime-{request.param}") / "mock"
     folder.mkdir()
-    environment = mock_environment(BOARDS[request.param], library, folder)
+    environment = mock_environment(request.param, library, folder)
     command = [sys.executable, "-m", "tests.device.runtime_worker", str(smallest_module(request.param))]
     done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from generator import catalog, inputs, manifest
-from generator.programs import Attention, Matmul, attention_bytes, matmul_bytes
+from generator.attentions import Attention, attention_bytes
+from generator.matmuls import PAIRS, RESIDUAL, Matmul, MinimalMatmul, matmul_bytes, minimal_matmul_bytes
 from runtime import emulator
 from runtime.load import check_module
 from runtime.tables import Shape
@@ -134,7 +135,7 @@ def test_sections_stand_in_order_under_their_headings(model: str, target: str) -
 @every_module
 def test_names_say_the_role_and_not_a_number(model: str, target: str) -> None:
     names = {node.id for node in ast.walk(tree(model, target)) if isinstance(node, ast.Name)}
-    assert [name for name in names if re.search(r"_?\d+$", name)] == []
+    assert [name for name in names - {"L1"} if re.search(r"_?\d+$", name)] == []
 
 
 @every_module
@@ -223,9 +224,6 @@ def dtype_name(dtype: Any) -> str:
     return next(name for name in ("bfloat16", "bfloat8_b", "bfloat4_b") if getattr(emulator, name) is dtype)
 
 
-WEIGHT_OF_ROLE = {"gate_up": "gate"}  # the others are named after their weight
-
-
 @every_module
 def test_every_matmul_is_legal_and_fits_the_core(model: str, target: str) -> None:
     """Divisibility as the library demands it, buffers within what it may hand out on one core of the board."""
@@ -235,10 +233,13 @@ def test_every_matmul_is_legal_and_fits_the_core(model: str, target: str) -> Non
     roles = {role for role, _ in module.MATMULS}
     assert set(module.MATMULS) == {(role, size) for role in roles - {"head"} for size in sizes} | {("head", 1)}
     for (role, token_tiles), config in module.MATMULS.items():
-        weight = weights[WEIGHT_OF_ROLE.get(role, role)]
+        weight = weights[role]
         inner, outputs = weight.shape[0] // 32, ceil(weight.shape[1] / 32)
         grid = config.compute_with_storage_grid_size
         assert grid.x <= module.BOARD.grid[0] and grid.y <= module.BOARD.grid[1]
+        if "Minimal" in type(config).__name__:
+            check_minimal(module, role, token_tiles, weight, config)
+            continue
         assert inner % config.in0_block_w == 0
         assert config.per_core_M % config.out_block_h == 0 and config.per_core_N % config.out_block_w == 0
         assert config.out_block_h % config.out_subblock_h == 0 and config.out_block_w % config.out_subblock_w == 0
@@ -265,21 +266,45 @@ def test_every_matmul_is_legal_and_fits_the_core(model: str, target: str) -> Non
         used = matmul_bytes(
             choice,
             dtype_name(weight.dtype),
-            dtype_name(module.ACTIVATION_DTYPE),
+            dtype_name(module.HEADS_DTYPE if role == "query_key_value" else module.ACTIVATION_DTYPE),
             dtype_name(bias.dtype) if bias else None,
         )
         assert used <= module.BOARD.l1_bank_bytes, (role, token_tiles)
+
+
+def check_minimal(module: ModuleType, role: str, token_tiles: int, weight: Any, config: Any) -> None:
+    """The rules of the minimal matmul, and all cores of the board at work on it."""
+    rows, inner, columns = config.M_block_size, config.K_block_size, config.N_block_size
+    high, wide = config.subblock_h, config.subblock_w
+    assert (config.compute_with_storage_grid_size.x, config.compute_with_storage_grid_size.y) == module.BOARD.grid
+    assert rows % high == 0 and columns % wide == 0 and high * wide <= 4
+    assert weight.shape[0] // 32 % inner == 0
+    fused = PAIRS if role == "gate_up" else RESIDUAL
+    if fused == PAIRS:
+        assert columns % 2 == 0 and wide % 2 == 0 and weight.shape[1] % 64 == 0
+    else:
+        assert weight.dtype is module.ACTIVATION_DTYPE  # the library takes the residual as the weight is stored
+    choice = MinimalMatmul(*module.BOARD.grid, rows, inner, columns, high, wide)
+    used = minimal_matmul_bytes(choice, dtype_name(weight.dtype), "bfloat16", None, fused)
+    assert used <= module.BOARD.l1_bank_bytes, (role, token_tiles)
 
 
 @every_module
 def test_every_attention_is_legal_and_fits_the_core(model: str, target: str) -> None:
     module = imported(model, target)
     assert set(module.ATTENTION) == {(shape.variant, shape.rows, shape.tokens) for shape in module.TRACES}
-    for (variant, _, tokens), config in module.ATTENTION.items():
+    for (variant, rows, tokens), config in module.ATTENTION.items():
         query, key = config.q_chunk_size, config.k_chunk_size
         cut = module.ALIGNMENT if variant.startswith("chunked") else tokens
         assert tokens % query == 0 and cut % query == 0 and cut % key == 0
-        used = attention_bytes(Attention(query, key), module.HEAD_DIM, dtype_name(module.KEY_VALUE_DTYPE))
+        used = attention_bytes(
+            Attention(query, key),
+            module.HEAD_DIM,
+            dtype_name(module.KEY_VALUE_DTYPE),
+            dtype_name(module.HEADS_DTYPE),
+            rows + 1 if variant == "batched" else 0,
+            module.CONTEXT // module.BLOCK_SIZE if variant.startswith("chunked") else 0,
+        )
         assert used <= module.BOARD.l1_bank_bytes
         assert config.exp_approx_mode is False
 

@@ -68,5 +68,5 @@ def test_s000_34_at_full_size_a_capture_records_what_an_eager_pass_runs(full_siz
         with device.record_operations() as log:
             trace = module.begin_capture(device)
             kept.append(module.capture(device, trace, inputs, weights, stores, shape))
-        assert log == eager[shape] and len(log) > 15 * module.LAYERS, shape
+        assert log == eager[shape] and len(log) > 11 * module.LAYERS, shape
         assert {operation.file for operation in log} == {module.__file__}

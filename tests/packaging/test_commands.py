@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from runtime.legality.environment import VERSION
+
 PROJECT = Path(__file__).resolve().parents[2]
 FIND_PYTHON = PROJECT / "tools" / "find-python"
 THIS_VERSION = "{}.{}".format(*sys.version_info[:2])
@@ -79,9 +81,18 @@ def test_device_tests_without_an_interpreter_fail_in_ci_and_say_so_elsewhere(in_
     assert "they need Python 3.12 or 3.10 on Linux x86-64" in run.stdout + run.stderr
 
 
-def test_the_device_library_is_pinned_to_one_version() -> None:
-    def pins(path: str) -> set[str]:
-        lines = (PROJECT / path).read_text().replace('"', " ").replace("[", " ").replace(";", " ").split()
-        return {word for word in lines if word.startswith("ttnn==")}
+def test_the_device_library_is_pinned_to_the_version_that_modules_are_checked_against() -> None:
+    text = (PROJECT / "pyproject.toml").read_text().replace('"', " ").replace("[", " ").replace(";", " ")
 
-    assert pins("pyproject.toml") == pins("tests/device/requirements.txt") != set()
+    assert {word for word in text.split() if word.startswith("ttnn=")} == {f"ttnn=={VERSION}"}
+
+
+def test_setting_up_the_device_environment_without_an_interpreter_says_which_it_needs() -> None:
+    run = subprocess.run(
+        ["make", "--no-print-directory", "--always-make", ".venv-device/.ready", "DEVICE_PYTHON="],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert run.returncode == 2 and "ttnn needs Python 3.12 or 3.10 on Linux x86-64" in run.stderr

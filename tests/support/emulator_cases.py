@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from tests.support.emulator_minimal_cases import MINIMAL_CASES, MINIMAL_STRICTER
 from tests.support.emulator_tail_cases import TAIL_CASES, TAIL_STRICTER
 
 Case = Callable[[Any, Any], Any]
@@ -813,7 +814,7 @@ CASES |= {
 
 # --- what follows the body --------------------------------------------------------------------------------------------
 
-CASES |= TAIL_CASES
+CASES |= TAIL_CASES | MINIMAL_CASES
 
 # --- where the emulator is stricter than the library -----------------------------------------------------------------
 
@@ -848,4 +849,4 @@ STRICTER = {
     "add, ranks differ": NOT_MODELLED,
     "argmax, integers": NOT_MODELLED,
     "topk, k 0": "an empty tensor is a mistake of the caller's",
-} | TAIL_STRICTER
+} | TAIL_STRICTER | MINIMAL_STRICTER

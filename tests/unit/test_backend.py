@@ -13,6 +13,7 @@ import pytest
 
 import runtime.emulator as emulator
 from runtime import backend
+from runtime.errors import BackendUnavailable
 from tests.support.emulated import N150
 
 PROJECT = Path(__file__).parents[2]
@@ -42,6 +43,20 @@ def test_a_backend_that_is_not_there_is_refused(wanted: str, message: str) -> No
     assert result.returncode != 0 and message in result.stderr
 
 
+def test_verifying_on_a_device_without_the_library_is_one_message_and_exit_code_two() -> None:
+    hide = "import sys; sys.modules['ttnn'] = None"
+    script = f"{hide}\nfrom generator.cli import main; main(['verify', 'smollm2-135m', '--device', '0'])"
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 2 and run.stderr.count("\n") == 1
+    assert "ttnn cannot be imported" in run.stderr and "make .venv-device/.ready" in run.stderr
+
+
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A stand-in for the library, which opens an 8 x 8 wormhole and notes what is closed."""
@@ -66,9 +81,22 @@ def test_the_right_chip_is_opened(library: SimpleNamespace) -> None:
 
 @pytest.mark.parametrize("other", (replace(N150, architecture="blackhole"), replace(N150, grid=(8, 7))))
 def test_another_chip_than_the_boards_is_closed_and_refused(library: SimpleNamespace, other) -> None:
-    with pytest.raises(RuntimeError, match=r"is wormhole_b0 with 8x8 worker cores, but the module was built for n150"):
+    with pytest.raises(
+        BackendUnavailable, match=r"is wormhole_b0 with 8x8 worker cores, but the module was built for n150"
+    ):
         backend.open_device(other)
     assert len(library.closed) == 1
+
+
+def test_a_device_that_is_taken_is_refused_with_what_the_library_says(library: SimpleNamespace) -> None:
+    def taken(**options: int) -> None:
+        raise RuntimeError("TT_FATAL @ a.cpp:1\ninfo:\nlock is held")
+
+    library.open_device = taken
+    with pytest.raises(
+        BackendUnavailable, match=r"does not open device 2: .* lock is held; end the process that holds it"
+    ):
+        backend.open_device(N150, device_id=2)
 
 
 def test_only_the_emulator_leaves_rounding_out(library: SimpleNamespace) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from generator import catalog, geometry, targets
 from generator.manifest import ModelFile, load, parse
-from generator.render import attention_table, matmul_table
+from generator.matmuls import Matmul
+from generator.placement import choose_programs
 from generator.shapes import enumerate_shapes
 
 MODELS = catalog.names(catalog.BUILT_IN)
@@ -27,9 +28,11 @@ def orders(file: ModelFile, target: str) -> tuple[dict[Any, set[Any]], dict[Any,
     shapes = enumerate_shapes(resolved)
     sums: dict[Any, set[Any]] = defaultdict(set)
     cuts: dict[Any, set[Any]] = defaultdict(set)
-    for role, _, choice in matmul_table(resolved, shapes):
-        sums[role].add(choice.inner_block)
-    for shape, choice in attention_table(resolved, shapes):
+    chosen = choose_programs(resolved, shapes)
+    for (role, size), choice in chosen.matmuls.items():
+        # A minimal matmul walks the inner dimension to and fro: its order depends on the size even with equal blocks.
+        sums[role].add(choice.inner_block if isinstance(choice, Matmul) else (size, choice.inner_block))
+    for shape, choice in chosen.attentions.items():
         cuts[shape.read_pages > 0, shape.tokens].add(choice)
     return sums, cuts
 

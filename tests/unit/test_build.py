@@ -146,9 +146,9 @@ def test_a_template_edit_that_changes_a_line_is_stale_and_says_which_file_and_wh
 ) -> None:
     path = templates / "body.py.jinja"
     text = path.read_text(encoding="utf-8")
-    assert "ttnn.deallocate(attended)" in text
+    assert "ttnn.deallocate(wide)" in text
     path.write_text(
-        text.replace("ttnn.deallocate(attended)", "ttnn.deallocate(attended, force=True)"), encoding="utf-8"
+        text.replace("ttnn.deallocate(wide)", "ttnn.deallocate(wide, force=True)"), encoding="utf-8"
     )
     outcome = project.build("--check")
     assert (outcome.code, outcome.out) == (
@@ -160,8 +160,8 @@ def test_a_template_edit_that_changes_a_line_is_stale_and_says_which_file_and_wh
     assert difference.out.startswith("--- m/n150.py (on disk)\n+++ m/n150.py (as built)\n@@ ")
     changed = [line for line in difference.out.split("\n") if line[:1] in "+-" and line[:3] not in ("---", "+++")]
     assert [line for line in changed if line] == [
-        "-        ttnn.deallocate(attended)",
-        "+        ttnn.deallocate(attended, force=True)",
+        "-    ttnn.deallocate(wide)",
+        "+    ttnn.deallocate(wide, force=True)",
     ]
 
 

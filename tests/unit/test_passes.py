@@ -50,7 +50,7 @@ def test_with_all_passes_it_is_the_committed_module() -> None:
 @pytest.mark.parametrize(
     ("model", "name", "expected"),
     [
-        ("qwen2.5-7b", "fold_constants", "    if False:\n        query = head_norm(query, layer.query_norm)"),
+        ("qwen2.5-7b", "fold_constants", "    if False:\n        query = head_norm(query, layer.query_norm, place)"),
         ("llama-3.1-8b", "prune_unused", "HEAD_NORM = (1, 1, HEAD_DIM // TILE, TILE)"),
         ("qwen2.5-7b", "prune_unused", "\ndef rotate_pairs("),
     ],

@@ -127,9 +127,8 @@ def test_s000_32_each_chunk_is_staged_run_and_released_before_the_next_and_the_h
         assert counted.names[first : first + staged] == ["from_torch"] * staged
     for second in uploads[staged::staged]:
         assert counted.names[second - staged - 1 : second] == ["deallocate"] * (staged + 1)
-    heads = counted.names.count("linear") - 3 * len(rig.weights.layers) * sum(
-        weight.transform.endswith("projection") for weight in rig.module.LAYER_WEIGHTS
-    )
+    # A layer of this twin has one plain matmul, for queries, keys and values; the others are fused with what follows.
+    heads = counted.names.count("linear") - 3 * len(rig.weights.layers)
     assert heads == 1 and counted.names.count("to_torch") == 1
 
 

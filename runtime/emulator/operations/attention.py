@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy
 import torch
 
-from ..configs import MemoryConfig, SDPAProgramConfig, WormholeComputeKernelConfig
+from ..arguments import checked
+from ..configs import DRAM_MEMORY_CONFIG, MemoryConfig, SDPAProgramConfig, WormholeComputeKernelConfig
 from ..device import Device
 from ..dispatch import Plan, launch
 from ..dtypes import DataType, Layout
@@ -49,13 +50,14 @@ def _plan_whole(device: Device, query: TensorSpec, key: TensorSpec, value: Tenso
         require(query.shape[0] == 1, WHOLE, f"windows need a batch of 1, got {query.shape[0]}")
     batch, heads, tokens, dim = query.shape
     shape = (batch, 1, tokens, heads * dim) if concatenate else query.shape
-    output = tensor_spec(shape, query.dtype, Layout.TILE, memory_config or query.memory_config)
+    output = tensor_spec(shape, query.dtype, Layout.TILE, memory_config or DRAM_MEMORY_CONFIG)
     if program is None:
         return Plan((output,))
     check_program(device, WHOLE, program)
     return Plan((output,), l1_bytes=program_bytes(query, key, program, windows=bounds.shape[0] if bounds else 0))
 
 
+@checked
 def scaled_dot_product_attention(
     input_tensor_q: Tensor,
     input_tensor_k: Tensor,
@@ -120,6 +122,8 @@ def _plan_chunked(
     start_tensor, attributes = (rest[0], rest[1:]) if isinstance(rest[0], TensorSpec) else (None, rest)
     start, _, memory_config, program, _ = attributes
     check_inputs(CHUNKED, query, keys, values)
+    if program is not None:
+        check_program(device, CHUNKED, program)
     tokens = query.shape[2]
     require(tokens % TILE == 0, CHUNKED, f"the number of tokens must be a multiple of {TILE}, got {tokens}")
     require(
@@ -145,13 +149,13 @@ def _plan_chunked(
         )
     else:
         _check_start(start, tokens, table.shape[1] * keys.shape[2], _chunks(program))
-    output = tensor_spec(query.shape, query.dtype, Layout.TILE, memory_config or query.memory_config)
+    output = tensor_spec(query.shape, query.dtype, Layout.TILE, memory_config or DRAM_MEMORY_CONFIG)
     if program is None:
         return Plan((output,))
-    check_program(device, CHUNKED, program)
     return Plan((output,), l1_bytes=program_bytes(query, keys, program, table=table, started=start_tensor is not None))
 
 
+@checked
 def chunked_scaled_dot_product_attention(
     input_tensor_q: Tensor,
     input_tensor_k: Tensor,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import torch
 
+from ..arguments import checked
 from ..device import Device
 from ..dispatch import Plan, launch
 from ..dtypes import DataType, Layout
 from ..errors import EmulatorError, require
-from ..storage import TILE, TensorSpec
+from ..storage import TILE, TensorSpec, is_l1
 from ..tensor import Tensor
 
 NAME = "paged_fill_cache"
 UNWRITTEN = -1  # a page-table entry whose block is left alone
+L1_ALIGNMENT, ROW_ALIGNMENT = 16, 32
 BLOCK_SIZES = (16, 32, 64, 128)
 
 
@@ -43,6 +45,12 @@ def _plan(device: Device, cache: TensorSpec, new: TensorSpec, table: TensorSpec,
         NAME,
         f"the page table must be [rows, pages] INT32 rows, got {table!r}",
     )
+    row_bytes = -(-table.shape[1] * 4 // L1_ALIGNMENT) * L1_ALIGNMENT
+    require(
+        not is_l1(table.memory_config) or row_bytes % ROW_ALIGNMENT == 0,
+        NAME,
+        f"rows of a page table in L1 must take a multiple of {ROW_ALIGNMENT} B, got {row_bytes} B for {table!r}",
+    )
     require(batch_idx < table.shape[0], NAME, f"row {batch_idx} is outside the page table of {table.shape[0]} rows")
     tokens = new.shape[2]
     require(
@@ -56,6 +64,7 @@ def _plan(device: Device, cache: TensorSpec, new: TensorSpec, table: TensorSpec,
     return Plan(())
 
 
+@checked
 def paged_fill_cache(cache_tensor: Tensor, input_tensor: Tensor, page_table: Tensor, *, batch_idx: int = 0) -> Tensor:
     """Write [1, heads, tokens, dim] into the blocks of a cache [blocks, heads, block size, dim] that one page-table
     row names.

@@ -7,18 +7,22 @@ from collections.abc import Sequence
 
 import torch
 
+from ..arguments import checked
 from ..configs import MemoryConfig
 from ..device import Device
-from ..dispatch import Plan, launch
-from ..dtypes import BLOCK, BLOCK_FLOATS, DataType, Layout
+from ..dispatch import Plan, launch, require_values
+from ..dtypes import BLOCK_FLOATS, DataType, Layout
 from ..errors import require
 from ..storage import TILE, TensorSpec, tensor_spec
 from ..tensor import Tensor, view
 
 
+@checked
 def unsqueeze_to_4D(tensor: Tensor) -> Tensor:
     """The same memory seen as four dimensions, with ones in front."""
     shape = tensor.spec.shape
+    if tensor.is_on_device():
+        tensor.buffer("unsqueeze_to_4D")
     require(len(shape) <= 4, "unsqueeze_to_4D", f"rank {len(shape)} is greater than 4")
     return _reshaped(tensor, (1,) * (4 - len(shape)) + shape)
 
@@ -46,10 +50,11 @@ def _is_view(spec: TensorSpec, sizes: tuple[int, ...]) -> bool:
     rows, width = (1, 1, *spec.shape)[-2:]
     new_rows, new_width = (1, 1, *sizes)[-2:]
     if spec.layout is Layout.ROW_MAJOR:
-        return width == new_width
+        return width == new_width or spec.volume == 0
     return width == new_width and (rows == new_rows or rows % TILE == 0 and new_rows % TILE == 0)
 
 
+@checked
 def reshape(input_tensor: Tensor, shape: Sequence[int], *, memory_config: MemoryConfig | None = None) -> Tensor:
     """Another shape of the same volume: on the same memory where tiles or rows stay whole and in place, or a copy."""
     sizes = tuple(shape)
@@ -77,6 +82,7 @@ def _plan_transpose(device: Device, source: TensorSpec, memory_config) -> Plan:
     return Plan((tensor_spec(shape, source.dtype, source.layout, memory_config or source.memory_config),), moves=True)
 
 
+@checked
 def transpose(input_tensor: Tensor, dim1: int, dim2: int, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """Exchange the first two of four dimensions, which moves whole matrices. Other pairs are refused."""
     rank = len(input_tensor.spec.shape)
@@ -95,13 +101,19 @@ def transpose(input_tensor: Tensor, dim1: int, dim2: int, *, memory_config: Memo
 
 
 def _plan_slice(device: Device, source: TensorSpec, start, end, memory_config) -> Plan:
+    """A range that begins inside a tile is taken from rows, which hold no block floats: they come back as bfloat16."""
     shape = tuple(high - low for low, high in zip(start, end))
-    whole_blocks = source.dtype not in BLOCK_FLOATS or start[-1] % BLOCK == 0
-    return Plan(
-        (tensor_spec(shape, source.dtype, source.layout, memory_config or source.memory_config),), moves=whole_blocks
-    )
+    whole_tiles = source.layout is Layout.ROW_MAJOR or all(low % TILE == 0 for low in start[-2:])
+    dtype = source.dtype if whole_tiles else _type_in_rows("slice", source)
+    return Plan((tensor_spec(shape, dtype, source.layout, memory_config or source.memory_config),), moves=True)
 
 
+def _type_in_rows(name: str, source: TensorSpec) -> DataType:
+    require(source.dtype is not DataType.BFLOAT4_B, name, f"BFLOAT4_B cannot be laid out in rows, got {source!r}")
+    return DataType.BFLOAT16 if source.dtype in BLOCK_FLOATS else source.dtype
+
+
+@checked
 def slice(
     input_tensor: Tensor,
     slice_start: Sequence[int],
@@ -126,14 +138,15 @@ def slice(
 
 
 def _plan_layout(device: Device, source: TensorSpec, layout, memory_config) -> Plan:
-    rows_of_blocks = layout is Layout.ROW_MAJOR and source.dtype in BLOCK_FLOATS  # rows cannot share exponents
-    dtype = DataType.BFLOAT16 if rows_of_blocks else source.dtype
+    dtype = _type_in_rows("to_layout", source) if layout is Layout.ROW_MAJOR else source.dtype
     return Plan((tensor_spec(source.shape, dtype, layout, memory_config or source.memory_config),), moves=True)
 
 
+@checked
 def to_layout(tensor: Tensor, layout: Layout, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The same values in tiles or in rows; in the layout that it has already, another handle on the same memory."""
     if tensor.spec.layout is layout:
         tensor.buffer("to_layout")
+        require_values("to_layout", tensor.spec)
         return view(tensor, tensor.spec)
     return launch("to_layout", (tensor,), (layout, memory_config), _plan_layout, lambda values: values)[0]

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..arguments import checked
 from ..configs import MemoryConfig, UnaryOpType
 from ..device import Device
 from ..dispatch import Plan, launch
@@ -52,6 +53,7 @@ def _binary(name, function, a, b, dtype, memory_config, activations) -> Tensor:
     return launch(name, (a, b), (name, dtype, memory_config, activations), _plan_binary, compute)[0]
 
 
+@checked
 def add(
     input_tensor_a: Tensor,
     input_tensor_b: Tensor,
@@ -64,6 +66,7 @@ def add(
     return _binary("add", torch.add, input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
 
 
+@checked
 def mul(
     input_tensor_a: Tensor,
     input_tensor_b: Tensor,
@@ -88,6 +91,7 @@ def _plan_subtract(device: Device, a: TensorSpec, b: TensorSpec, dtype, memory_c
     return Plan((tensor_spec(a.shape, dtype or a.dtype, Layout.TILE, memory_config or a.memory_config),))
 
 
+@checked
 def subtract(
     input_tensor_a: Tensor,
     input_tensor_b: Tensor,
@@ -104,11 +108,13 @@ def _plan_unary(device: Device, source: TensorSpec, name, memory_config) -> Plan
     return Plan((tensor_spec(source.shape, source.dtype, source.layout, memory_config or source.memory_config),))
 
 
+@checked
 def exp(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """e to the power of each value."""
     return launch("exp", (input_tensor,), ("exp", memory_config), _plan_unary, torch.exp)[0]
 
 
+@checked
 def log(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """Natural logarithm of each value: minus infinity of 0, NaN below."""
     return launch("log", (input_tensor,), ("log", memory_config), _plan_unary, torch.log)[0]
@@ -124,6 +130,7 @@ def _plan_typecast(device: Device, source: TensorSpec, dtype, memory_config) -> 
     return Plan((target,))
 
 
+@checked
 def typecast(input_tensor: Tensor, dtype: DataType, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The same values rounded to another float type, or in another integer type that holds every one of them."""
 

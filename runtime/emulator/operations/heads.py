@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from ..arguments import checked
 from ..configs import MemoryConfig
 from ..device import Device
 from ..dispatch import Plan, launch
-from ..dtypes import Layout
+from ..dtypes import DataType, Layout
 from ..errors import require
 from ..storage import TILE, TensorSpec, tensor_spec
 from ..tensor import Tensor
@@ -16,13 +17,21 @@ CREATE = "nlp_create_qkv_heads"
 CONCATENATE = "nlp_concat_heads"
 
 
+def _check_type(name: str, spec: TensorSpec) -> None:
+    require(
+        spec.layout is Layout.TILE and spec.is_float and spec.dtype is not DataType.BFLOAT4_B,
+        name,
+        f"the input must be BFLOAT16, BFLOAT8_B or FLOAT32 in tiles, got {spec!r}",
+    )
+
+
 def _plan_create(device: Device, fused: TensorSpec, heads: int, key_value_heads: int, memory_config) -> Plan:
     require(
         len(fused.shape) == 4 and fused.shape[1] == 1,
         CREATE,
         f"the input must be [batch, 1, tokens, width], got {fused!r}",
     )
-    require(fused.layout is Layout.TILE and fused.is_float, CREATE, f"the input must be floats in tiles, got {fused!r}")
+    _check_type(CREATE, fused)
     require(
         heads > 0 and key_value_heads > 0,
         CREATE,
@@ -43,6 +52,7 @@ def _plan_create(device: Device, fused: TensorSpec, heads: int, key_value_heads:
     return Plan((query, key, key), moves=True)
 
 
+@checked
 def nlp_create_qkv_heads(
     input: Tensor,
     *,
@@ -69,15 +79,14 @@ def nlp_create_qkv_heads(
 
 def _plan_concatenate(device: Device, heads: TensorSpec, memory_config) -> Plan:
     require(len(heads.shape) == 4, CONCATENATE, f"the input must be [batch, heads, tokens, dim], got {heads!r}")
-    require(
-        heads.layout is Layout.TILE and heads.is_float, CONCATENATE, f"the input must be floats in tiles, got {heads!r}"
-    )
+    _check_type(CONCATENATE, heads)
     batch, count, tokens, dim = heads.shape
     require(dim % TILE == 0, CONCATENATE, f"the head dim must be a multiple of {TILE}, got {dim}")
     shape = (batch, 1, tokens, count * dim)
     return Plan((tensor_spec(shape, heads.dtype, Layout.TILE, memory_config or heads.memory_config),), moves=True)
 
 
+@checked
 def nlp_concat_heads(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """[batch, heads, tokens, dim] -> [batch, 1, tokens, heads * dim]."""
     return launch(CONCATENATE, (input_tensor,), (memory_config,), _plan_concatenate, join_heads)[0]

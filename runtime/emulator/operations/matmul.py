@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..arguments import checked
 from ..configs import DRAM_MEMORY_CONFIG, MemoryConfig, WormholeComputeKernelConfig
 from ..device import Device
 from ..dispatch import Plan, launch
@@ -35,11 +36,15 @@ def _plan(device: Device, a: TensorSpec, b: TensorSpec, *rest: Any) -> Plan:
     )
     require(all(size == 1 for size in b.shape[:-2]), NAME, f"the second input must hold one matrix, got {b!r}")
     if bias is not None:
+        # The library refuses this only where something lies in L1 and no program is stated, with a message about shapes.
+        require(not transpose_b, NAME, "a bias beside a transposed second input is not modelled")
         require(bias.layout is Layout.TILE and bias.is_float, NAME, f"the bias must be floats in tiles, got {bias!r}")
         require(
             bias.shape[-1] == inner and bias.volume == inner, NAME, f"the bias must be one row of {inner}, got {bias!r}"
         )
-    output = tensor_spec((*a.shape[:-1], inner), dtype or a.dtype, Layout.TILE, memory_config or DRAM_MEMORY_CONFIG)
+    ones = (1,) * (max(len(spec.shape) for spec in (a, b, bias) if spec is not None) - len(a.shape))
+    shape = (*ones, *a.shape[:-1], inner)
+    output = tensor_spec(shape, dtype or a.dtype, Layout.TILE, memory_config or DRAM_MEMORY_CONFIG)
     require(output.is_float, NAME, f"the output must be floats, got {output.dtype.name}")
     if program_config is None:
         return Plan((output,))
@@ -47,6 +52,7 @@ def _plan(device: Device, a: TensorSpec, b: TensorSpec, *rest: Any) -> Plan:
     return Plan((output,), l1_bytes=check_program(device, NAME, a, b, bias, output, program_config, compute))
 
 
+@checked
 def linear(
     input_tensor_a: Tensor,
     input_tensor_b: Tensor,
@@ -59,7 +65,10 @@ def linear(
     activation: str | None = None,
     compute_kernel_config: WormholeComputeKernelConfig | None = None,
 ) -> Tensor:
-    """[.., rows, inner] x [inner, columns] (+ bias [1, columns]) -> [.., rows, columns], accumulated in float32."""
+    """[.., rows, inner] x [inner, columns] (+ bias [1, columns]) -> [.., rows, columns], accumulated in float32.
+
+    The result has as many dimensions as the input that has most.
+    """
     require(activation is None or activation in ACTIVATIONS, NAME, f"activation {activation!r} is not modelled")
     if program_config is not None and type(program_config) not in (MULTICAST_1D, MULTICAST_2D):
         raise TypeError(f"linear(): program_config must be a matmul program, got {type(program_config).__name__}")
@@ -72,8 +81,9 @@ def linear(
         result = torch.mm(left, right) if bias is None else torch.addmm(bias.reshape(1, -1), left, right)
         if activation is not None:
             result = ACTIVATIONS[activation](result)
-        return result.view(*a.shape[:-1], right.shape[-1])
+        return result.view(*(1,) * (rank - a.dim()), *a.shape[:-1], right.shape[-1])
 
     inputs = (input_tensor_a, input_tensor_b) if bias is None else (input_tensor_a, input_tensor_b, bias)
+    rank = max(len(tensor.spec.shape) for tensor in inputs)
     attributes = (transpose_b, memory_config, dtype, program_config, activation, compute_kernel_config)
     return launch(NAME, inputs, attributes, _plan, compute)[0]

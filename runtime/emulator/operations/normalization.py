@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from ..arguments import checked
 from ..configs import MemoryConfig, WormholeComputeKernelConfig
 from ..device import Device
 from ..dispatch import Plan, launch
@@ -43,6 +44,7 @@ def _plan(device: Device, hidden: TensorSpec, weight: TensorSpec, epsilon, memor
     return Plan((tensor_spec(hidden.shape, hidden.dtype, Layout.TILE, memory_config or hidden.memory_config),))
 
 
+@checked
 def rms_norm(
     input_tensor: Tensor,
     *,

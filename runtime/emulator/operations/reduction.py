@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
+from ..arguments import checked
 from ..configs import MemoryConfig, WormholeComputeKernelConfig
 from ..device import Device
 from ..dispatch import Plan, launch
@@ -11,6 +14,14 @@ from ..dtypes import BLOCK_FLOATS, DataType, Layout
 from ..errors import EmulatorError, require
 from ..storage import TensorSpec, tensor_spec
 from ..tensor import Tensor
+
+
+def _check_type(name: str, spec: TensorSpec) -> None:
+    require(
+        spec.layout is Layout.TILE and spec.is_float and spec.dtype is not DataType.BFLOAT4_B,
+        name,
+        f"the input must be BFLOAT16, BFLOAT8_B or FLOAT32 in tiles, got {spec!r}",
+    )
 
 
 def _plan_argmax(device: Device, scores: TensorSpec, keepdim, memory_config) -> Plan:
@@ -23,6 +34,7 @@ def _plan_argmax(device: Device, scores: TensorSpec, keepdim, memory_config) -> 
     return Plan((tensor_spec(shape, DataType.UINT32, Layout.ROW_MAJOR, memory_config or scores.memory_config),))
 
 
+@checked
 def argmax(
     input_tensor: Tensor, dim: int | None = None, keepdim: bool = False, *, memory_config: MemoryConfig | None = None
 ) -> Tensor:
@@ -39,7 +51,7 @@ def argmax(
 
 
 def _plan_topk(device: Device, scores: TensorSpec, k: int, memory_config) -> Plan:
-    require(scores.layout is Layout.TILE and scores.is_float, "topk", f"scores must be floats in tiles, got {scores!r}")
+    _check_type("topk", scores)
     require(
         0 < k <= scores.shape[-1], "topk", f"k must be between 1 and the {scores.shape[-1]} scores of a row, got {k}"
     )
@@ -53,6 +65,7 @@ def _plan_topk(device: Device, scores: TensorSpec, k: int, memory_config) -> Pla
     )
 
 
+@checked
 def topk(
     input_tensor: Tensor,
     k: int = 32,
@@ -91,8 +104,7 @@ def _first_largest(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Te
 
 
 def _plan_reduction(device: Device, source: TensorSpec, name, keepdim, memory_config, compute) -> Plan:
-    in_tiles = source.layout is Layout.TILE
-    require(in_tiles and source.is_float, name, f"the input must be floats in tiles, got {source!r}")
+    _check_type(name, source)
     shape = (*source.shape[:-1], 1) if keepdim else source.shape[:-1]
     return Plan((tensor_spec(shape, source.dtype, Layout.TILE, memory_config or source.memory_config),))
 
@@ -104,9 +116,10 @@ def _reduced(name, function, tensor, dim, keepdim, memory_config, compute_kernel
     return launch(name, (tensor,), attributes, _plan_reduction, lambda values: function(values, -1, keepdim=keepdim))[0]
 
 
+@checked
 def max(
     input_tensor: Tensor,
-    dim: int | None = None,
+    dim: int | Sequence[int] | None = None,
     keepdim: bool = False,
     *,
     memory_config: MemoryConfig | None = None,
@@ -116,9 +129,10 @@ def max(
     return _reduced("max", torch.amax, input_tensor, dim, keepdim, memory_config, compute_kernel_config)
 
 
+@checked
 def sum(
     input_tensor: Tensor,
-    dim: int | None = None,
+    dim: int | Sequence[int] | None = None,
     keepdim: bool = False,
     *,
     memory_config: MemoryConfig | None = None,
@@ -144,6 +158,7 @@ def _plan_gather(device: Device, source: TensorSpec, index: TensorSpec, memory_c
     return Plan((output,), moves=source.dtype not in BLOCK_FLOATS)
 
 
+@checked
 def gather(input: Tensor, dim: int, index: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The values [.., rows, picked] at the columns of [.., rows, columns] that `index` names; none may lie outside."""
     rank = len(input.spec.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from ..arguments import checked
 from ..configs import MemoryConfig, WormholeComputeKernelConfig
 from ..device import Device
 from ..dispatch import Plan, launch
@@ -15,16 +16,20 @@ from ..tensor import Tensor
 HALVES = "rotary_embedding_hf"
 PAIRS = "rotary_embedding_llama"
 LARGEST_PAIRS_DIM = 256
+LARGEST_PAIRS_DIM_IN_FLOAT32 = 128
 
 
-def _check_tables(name: str, heads: TensorSpec, *tables: TensorSpec) -> None:
+def _check_tables(name: str, heads: TensorSpec, cos: TensorSpec, sin: TensorSpec) -> None:
+    require(
+        (cos.shape, cos.dtype) == (sin.shape, sin.dtype), name, f"cosines and sines differ in kind: {cos!r} and {sin!r}"
+    )
     require(
         len(heads.shape) == 4 and heads.layout is Layout.TILE and heads.is_float,
         name,
         f"the heads must be [batch, heads, tokens, dim] floats in tiles, got {heads!r}",
     )
     tokens, dim = heads.shape[-2:]
-    for table in tables:
+    for table in (cos, sin):
         require(
             len(table.shape) == 4
             and table.shape[:2] == (1, 1)
@@ -48,6 +53,7 @@ def _plan_halves(device: Device, heads: TensorSpec, cos: TensorSpec, sin: Tensor
     return Plan((tensor_spec(heads.shape, heads.dtype, Layout.TILE, memory_config or heads.memory_config),))
 
 
+@checked
 def rotary_embedding_hf(
     input_tensor: Tensor,
     cos_cache: Tensor,
@@ -86,6 +92,11 @@ def _plan_pairs(
         PAIRS,
         f"the head dim must be a multiple of {TILE} up to {LARGEST_PAIRS_DIM}, got {dim}",
     )
+    require(
+        dim <= LARGEST_PAIRS_DIM_IN_FLOAT32 or compute is None or not compute.fp32_dest_acc_en,
+        PAIRS,
+        f"a head dim above {LARGEST_PAIRS_DIM_IN_FLOAT32} needs fp32_dest_acc_en=False, got {dim}",
+    )
     for spec in (heads, cos, sin, matrix):
         require(spec.dtype is DataType.BFLOAT16, PAIRS, f"all inputs must be BFLOAT16, got {spec!r}")
     require(
@@ -96,6 +107,7 @@ def _plan_pairs(
     return Plan((tensor_spec(heads.shape, heads.dtype, Layout.TILE, memory_config or heads.memory_config),))
 
 
+@checked
 def rotary_embedding_llama(
     input_tensor: Tensor,
     cos_cache: Tensor,

@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from ..arguments import checked
 from ..configs import DRAM_MEMORY_CONFIG
 from ..device import Device
 from ..dispatch import Plan, launch
@@ -17,6 +18,7 @@ from ..tensor import Tensor
 NAME = "sampling"
 SEED = "manual_seed"
 MOST_ROWS = 32  # one core draws for one row
+MOST_CHOICES = 32  # what one row of the kernel's tile of candidates holds
 SEEDS = 2**32
 INDEX_TYPES = (DataType.UINT32, DataType.INT32)
 
@@ -63,10 +65,10 @@ def _check(
     values: torch.Tensor, indices: torch.Tensor, k: torch.Tensor, p: torch.Tensor, temperature: torch.Tensor
 ) -> None:
     """The library never looks at these values, and its kernel then reads past the candidates or divides by nothing."""
-    candidates = values.shape[-1]
+    most = min(values.shape[-1], MOST_CHOICES)
     for row, (count, share, inverse) in enumerate(zip(k.tolist(), p.tolist(), temperature.tolist())):
-        if not 1 <= count <= candidates:
-            raise EmulatorError(NAME, f"k of row {row} must be between 1 and the {candidates} candidates, got {count}")
+        if not 1 <= count <= most:
+            raise EmulatorError(NAME, f"k of row {row} must be between 1 and the {most} candidates, got {count}")
         if not 0 <= share <= 1:
             raise EmulatorError(NAME, f"p of row {row} must be between 0 and 1, got {share}")
         if not 0 < inverse < math.inf:
@@ -77,6 +79,7 @@ def _check(
         raise EmulatorError(NAME, f"an index must not be below 0, got {int(indices.min())}")
 
 
+@checked
 def sampling(
     input_values_tensor: Tensor,
     input_indices_tensor: Tensor,
@@ -89,8 +92,8 @@ def sampling(
     """One index for each row -> [1, 1, 1, rows] UINT32, from values and indices [1, 1, rows, candidates].
 
     Each row keeps its k largest values (the first among equals), takes softmax(values * temp) over them, where temp is
-    one over the temperature, keeps the fewest of the likeliest that hold a share p (at least one), and draws among
-    them. k = 1 or p = 0 is argmax. Draws come from the device's random state, which `manual_seed` or `seed` sets and
+    one over the temperature, keeps the fewest of the likeliest that hold more than a share p, and draws among them, as
+    the library's writer_interleaved.cpp does. k = 1 or p = 0 is argmax. Draws come from the device's random state, which `manual_seed` or `seed` sets and
     every call advances, a replayed one too. The state is this emulator's own: the library's generator is part of the
     hardware and cannot be reproduced, so the tokens that follow from a seed differ from its.
     """
@@ -123,7 +126,7 @@ def _draw(
     ordered, places = values.sort(dim=-1, descending=True, stable=True)
     beyond = torch.arange(values.shape[-1]) >= k[:, None]
     share = (ordered * inverse_temperature[:, None]).masked_fill(beyond, -math.inf).softmax(-1)
-    needless = share.cumsum(-1) - share >= p[:, None]
+    needless = share.cumsum(-1) - share > p[:, None]
     needless[:, 0] = False
     reached = share.masked_fill(needless, 0).cumsum(-1)
     return places.gather(-1, (reached <= uniform[:, None] * reached[:, -1:]).sum(-1, keepdim=True))
@@ -158,7 +161,10 @@ def _check_users(seeds: torch.Tensor, users: torch.Tensor) -> None:
         )
 
 
-def manual_seed(seeds: int | Tensor = 0, *, device: Device | None = None, user_ids: Tensor | None = None) -> Tensor:
+@checked
+def manual_seed(
+    seeds: int | Tensor = 0, *, device: Device | None = None, user_ids: int | Tensor | None = None
+) -> Tensor:
     """Set the device's random state. Returns the library's [1] UINT32 tensor without meaning.
 
     seeds: one number for all rows, or a tensor with one seed for each row of the tensor `user_ids`. As in the library,
@@ -182,7 +188,7 @@ def manual_seed(seeds: int | Tensor = 0, *, device: Device | None = None, user_i
     return Tensor(spec, ownership=owner)
 
 
-def _seed_rows(seeds: Tensor, user_ids: Tensor | None) -> Tensor:
+def _seed_rows(seeds: Tensor, user_ids: int | Tensor | None) -> Tensor:
     require(isinstance(user_ids, Tensor), SEED, "a tensor of seeds needs the tensor user_ids beside it")
     device = seeds.buffer(SEED).device
     _refuse_in_capture(device)

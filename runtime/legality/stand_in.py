@@ -1,8 +1,9 @@
 """A stand-in for the RISC-V compiler that the device library calls for every kernel.
 
-A mock device executes nothing, so what is compiled is never run; the library still probes the compiler's version, compiles, links
-and loads the result. The stand-in answers with empty objects and with one small executable, and costs about a millisecond a call.
-It states that it is a stand-in, so the library never takes its output for that of the real compiler.
+A mock device executes nothing, so what is compiled is never run; the library still probes the compiler's version,
+compiles, links and loads the result. The stand-in answers with empty objects and with one small executable, and
+costs about a millisecond a call. It states that it is a stand-in, so the library never takes its output for that of
+the real compiler.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+ANSWER = "stand-in 1"  # what it says when it is asked for its version
 TEXT_ADDRESS = 0x5000
 RETURN = struct.pack("<I", 0x00008067)  # jalr x0, 0(x1)
 
@@ -33,7 +35,8 @@ class Section(NamedTuple):
 
 
 def executable_image() -> bytes:
-    """A 32-bit little-endian RISC-V executable of one instruction, with the (empty) relocation section that the loader asks for.
+    """A 32-bit little-endian RISC-V executable of one instruction, with the (empty) relocation section that the loader
+    asks for.
 
     Layout as the System V ABI defines ELF32: header, one program header, section contents, section headers.
     """
@@ -64,13 +67,14 @@ def executable_image() -> bytes:
 
 
 def compiler_script() -> str:
-    """The stand-in as a POSIX shell script that starts no other process: what it links is written by the shell's own printf."""
+    """The stand-in as a POSIX shell script that starts no other process: what it links is written by the shell's own
+    printf."""
     image = "".join(f"\\{byte:03o}" for byte in executable_image())
     return f"""#!/bin/sh
 output= dependencies=/dev/null before=
 for argument do
   case $before in -o) output=$argument ;; -MF) dependencies=$argument ;; esac
-  case $argument in --version) echo 'stand-in 1'; exit ;; esac
+  case $argument in --version) echo '{ANSWER}'; exit ;; esac
   before=$argument
 done
 case $output in

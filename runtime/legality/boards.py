@@ -1,4 +1,5 @@
-"""The boards that a mock device can stand for, and the cluster descriptors that describe one chip of each to the library."""
+"""The boards that a mock device can stand for, and the cluster descriptors that describe one chip of each to the
+library."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ BOARDS = {
     for board in (
         # One of ten rows of cores is off, and dispatch takes another: 8 x 8 workers remain.
         MockBoard("n150", "wormhole_b0", 0x18, worker_mask=1 << 6, ethernet_mask=0, pcie_mask=0),
-        # Two of fourteen columns are off, and dispatch takes another: 11 x 10 workers remain. The library insists on two
-        # disabled ethernet cores and on the second PCIe core being off.
+        # Two of fourteen columns are off, and dispatch takes another: 11 x 10 workers remain. The library insists on
+        # two disabled ethernet cores and on the second PCIe core being off.
         MockBoard("p150", "blackhole", 0x40, worker_mask=0b11 << 6, ethernet_mask=1 << 5 | 1 << 8, pcie_mask=1 << 1),
     )
 }

@@ -1,0 +1,113 @@
+"""How attention is cut: the tokens of queries and keys that a core holds at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from math import gcd
+
+from generator.matmuls import FIDELITY_PASSES, PRODUCT_CYCLES, NoProgram, fidelity
+from generator.tiles import TILE, TILE_BYTES, tiles
+
+SOFTMAX_CYCLES = 300  # unverified: maximum, exponential, sum and rescaling of a tile of scores
+ATTENTION_CHUNKS = (256, 128, 64, 32)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Query and key tokens that the attention operation holds at a time."""
+
+    query_chunk: int
+    key_chunk: int
+
+
+def attention_bytes(
+    choice: Attention,
+    head_dim: int,
+    key_value_dtype: str,
+    query_dtype: str = "bfloat16",
+    windows: int = 0,
+    table_pages: int = 0,
+    chained: bool = False,
+) -> int:
+    """Circular-buffer bytes of one core of the attention operation with float32 accumulation, at most.
+
+    In tiles, with q and k the chunk tiles and d the head tiles: keys and values double-buffered (4kd), queries double-buffered
+    and one output (3qd), partial outputs (2qd), scores and mask (2qk), running maxima and sums (7q), constants (4). `windows`
+    is the number of bounds of packed rows (0: none): their mask is built on the core, twice as large as scores alone.
+    `table_pages` is the width of the page table of a chunk, which a core keeps beside its start (0: no chunk). `chained` is
+    whether cores hand bfloat16 keys and values on to each other: four tile rows of queries then come with a third pair of them.
+    """
+    query, key, depth = tiles(choice.query_chunk), tiles(choice.key_chunk), tiles(head_dim)
+    cached = 4 * key * depth * TILE_BYTES[key_value_dtype]
+    queries = 3 * query * depth * TILE_BYTES[query_dtype]
+    scores, constants = (4, 6) if windows else (2, 4)
+    rest = scores * query * key + 2 * query * depth + 7 * query + constants
+    bounds = -(-4 * windows // 32) * 32
+    table = 4 * table_pages + 64 if table_pages else 0
+    passed_on = 0
+    if chained and key_value_dtype == "bfloat16":
+        passed_on = 128 + (2 * key * depth * TILE_BYTES[key_value_dtype] if query >= 4 else 0)
+    return cached + queries + rest * TILE_BYTES["bfloat16"] + bounds + table + passed_on
+
+
+def attention_cycles(
+    choice: Attention,
+    tokens: int,
+    rows: int,
+    behind: int,
+    query_heads: int,
+    head_dim: int,
+    grid: tuple[int, int],
+    key_value_dtype: str,
+) -> float:
+    """Modelled cycles of the busiest core: both products of every tile of scores, and its softmax.
+
+    `behind` are cached tokens before the pass, all of which every query sees; of its own row it sees half on average.
+    """
+    query, depth = tiles(choice.query_chunk), tiles(head_dim)
+    units = rows * query_heads * (tokens // choice.query_chunk)
+    busiest = -(-units // (grid[0] * grid[1]))
+    keys = tiles(behind) + (tiles(tokens) + query) / 2
+    products = 2 * depth * PRODUCT_CYCLES * FIDELITY_PASSES[fidelity(key_value_dtype)]
+    return busiest * query * keys * (products + SOFTMAX_CYCLES)
+
+
+@cache
+def choose_attention(
+    tokens: int,
+    rows: int,
+    query_heads: int,
+    head_dim: int,
+    grid: tuple[int, int],
+    l1_bytes: int,
+    key_value_dtype: str,
+    query_dtype: str = "bfloat16",
+    windows: int = 0,
+    table_pages: int = 0,
+    start_multiple: int | None = None,
+    chained: bool = False,
+) -> Attention:
+    """Chunks for `rows` rows of `tokens` tokens. `start_multiple` is the alignment of absolute starts (chunked passes only).
+
+    Both chunks divide what they cut: the row, and for chunked passes also every start. The query chunk is the one that leaves
+    the busiest core the least to do, where reading the keys costs about one more tile row a chunk; larger chunks win ties.
+    """
+    cores = grid[0] * grid[1]
+    key_limit = start_multiple or tokens
+    best = None
+    for query_chunk in ATTENTION_CHUNKS:
+        if gcd(tokens, start_multiple or tokens) % query_chunk:
+            continue
+        for key_chunk in ATTENTION_CHUNKS:
+            choice = Attention(query_chunk, key_chunk)
+            size = attention_bytes(choice, head_dim, key_value_dtype, query_dtype, windows, table_pages, chained)
+            if key_limit % key_chunk or size > l1_bytes:
+                continue
+            units = rows * query_heads * (tokens // query_chunk)
+            cost = (-(-units // cores) * (query_chunk + TILE), -query_chunk, -key_chunk)
+            if best is None or cost < best[0]:
+                best = (cost, choice)
+    if best is None:
+        raise NoProgram(f"no attention over {tokens} tokens of {head_dim} fits {l1_bytes} bytes of L1 on one core")
+    return best[1]

@@ -1,0 +1,155 @@
+"""The modelled time of a pass from what was captured of it: tensors, core ranges and configurations of every operation.
+
+Input is one report of `codegen legal` as plain data; see `runtime.legality.measure`. Operations of the two captured layers
+stand for all: what lies outside of layers counts once, a layer as often as the model has layers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from generator.attentions import Attention, attention_cycles
+from generator.cost import Work, time_of
+from generator.geometry import Resolved, resolve
+from generator.manifest import load
+from generator.matmuls import PAIRS, RESIDUAL, Matmul, MinimalMatmul, fidelity, program_cycles
+from generator.targets import load_board
+from generator.tiles import TILE, tiles
+
+_MULTICAST = re.compile(r"(1d|2d) (\d+)x(\d+) k(\d+) sub (\d+)x(\d+) block (\d+)x(\d+) core (\d+)x(\d+)")
+_MINIMAL = re.compile(r"minimal (\d+)x(\d+) blocks (\d+)x(\d+)x(\d+) sub (\d+)x(\d+)")
+_CHUNKS = re.compile(r"chunks q(\d+) k(\d+) on (\d+)x(\d+)")
+MATMULS = ("ttnn.linear", "ttnn.experimental.minimal_matmul", "ttnn.experimental.dit_minimal_matmul_addcmul_fused")
+
+Call = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Ideal:
+    """What an operation cannot do without: bytes that have to come out of DRAM, and seconds of all matrix units at full rate."""
+
+    dram_bytes: float = 0.0
+    compute_seconds: float = 0.0
+
+
+def add_modelled_time(verdict: dict[str, Any], manifests: Path) -> None:
+    """Fill `modelled` of every pass that was captured, for the verdict on one module of `codegen legal`."""
+    resolved = resolve(load(manifests, verdict["model"]), load_board(manifests, verdict["target"]))
+    for report in verdict["shapes"]:
+        report["modelled"] = modelled(report, resolved) if report["calls"] else None
+
+
+def modelled(report: Mapping[str, Any], resolved: Resolved) -> dict[str, Any]:
+    """Seconds of a pass up to its likeliest token by the model and by the roofline of the board, and where they go.
+
+    `roofline_seconds`: weights and caches once through DRAM, or all products at the peak rate of their fidelity, whichever
+    is longer, with no launch, no intermediate and no idle core. `bound`: share of the seconds by what bounds an operation.
+    `dram_bytes`: everything read and written. `busy_cores`: share of the cores that work, weighted by seconds. A chunk is
+    taken in the middle of the context.
+    """
+    rates, cores = resolved.board.rates, resolved.board.grid[0] * resolved.board.grid[1]
+    seconds = dram_bytes = busy = ideal_bytes = ideal_compute = 0.0
+    bound = {"dram": 0.0, "network": 0.0, "compute": 0.0}
+    for call, times in _at_full_depth(report["calls"], resolved.layers):
+        work, ideal = _work(call, report["shape"], resolved)
+        time = time_of(work, rates)
+        seconds += times * time.seconds
+        bound[time.bound] += times * time.seconds
+        dram_bytes += times * work.dram_bytes
+        busy += times * time.seconds * min(call["cores"], cores) / cores
+        ideal_bytes += times * ideal.dram_bytes
+        ideal_compute += times * ideal.compute_seconds
+    roofline = max(ideal_bytes / rates.dram_bytes_per_second, ideal_compute)
+    return {
+        "seconds": seconds,
+        "roofline_seconds": roofline,
+        "over_roofline": seconds / roofline,
+        "bound": {name: share / seconds for name, share in bound.items()},
+        "dram_bytes": round(dram_bytes),
+        "busy_cores": busy / seconds,
+    }
+
+
+def _at_full_depth(calls: Iterable[Call], layers: int) -> Iterable[tuple[Call, int]]:
+    """Each captured call and how often a whole pass runs it: the last captured layer stands for all later ones."""
+    last = max((call["layer"] for call in calls if call["layer"] is not None), default=0)
+    for call in calls:
+        yield call, layers - last if call["layer"] == last else 1
+
+
+def _work(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tuple[Work, Ideal]:
+    if call["call"] in MATMULS:
+        return _matmul(call, resolved)
+    if call["call"].endswith("scaled_dot_product_attention"):
+        return _attention(call, shape, resolved)
+    operands = [*call["inputs"], *call["outputs"]]
+    if call["operation"].startswith("PagedFillCache"):  # reads the tokens, writes as many into the cache it was given
+        source = call["inputs"][1]
+        operands = [source, {**source, "buffer": "DRAM"}]
+    elif call["operation"].startswith("Embeddings"):  # reads the rows that it returns and not the whole table
+        operands = [call["inputs"][0], call["outputs"][0], {**call["outputs"][0], "buffer": "DRAM"}]
+    moved = sum(operand["bytes"] for operand in operands)
+    return Work(_in_dram(operands), moved / max(call["cores"], 1)), Ideal()
+
+
+def _in_dram(operands: Iterable[Mapping[str, Any]]) -> int:
+    return sum(operand["bytes"] for operand in operands if operand["buffer"] == "DRAM")
+
+
+def _matmul(call: Call, resolved: Resolved) -> tuple[Work, Ideal]:
+    left, weight = call["inputs"][:2]
+    rows = tiles(prod(left["shape"][:-1]))
+    inner, columns = (tiles(size) for size in weight["shape"][-2:])
+    fused = RESIDUAL if "addcmul" in call["call"] else PAIRS if call["outputs"][0]["shape"][-1] < weight["shape"][-1] else ""
+    cycles = program_cycles(_program(call["program"]), rows, inner, columns, weight["dtype"], fused)
+    flops = 2 * rows * inner * columns * TILE**3
+    rate = resolved.board.rates.peak_flops[fidelity(weight["dtype"]).lower()]
+    work = Work(_in_dram([*call["inputs"], *call["outputs"]]), cycles=cycles)
+    return work, Ideal(weight["bytes"], flops / rate)
+
+
+def _program(text: str) -> Matmul | MinimalMatmul:
+    if found := _MINIMAL.fullmatch(text):
+        return MinimalMatmul(*map(int, found.groups()))
+    found = _MULTICAST.match(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no matmul configuration that the model knows")
+    columns, rows, inner, high, wide, block_rows, block_columns, core_rows, core_columns = map(int, found.groups()[1:])
+    blocks = (inner, high, wide, block_rows, block_columns, core_rows, core_columns)
+    return Matmul(f"multicast_{found[1]}", columns, rows, *blocks)
+
+
+def _attention(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tuple[Work, Ideal]:
+    found = _CHUNKS.fullmatch(call["program"])
+    if found is None:
+        raise ValueError(f"{call['program']!r} is no attention configuration that the model knows")
+    query_chunk, key_chunk, columns, rows = map(int, found.groups())
+    query, keys = call["inputs"][:2]
+    cached = shape["variant"].startswith("chunked")
+    behind = resolved.context // 2 if cached else 0
+    cycles = attention_cycles(
+        Attention(query_chunk, key_chunk),
+        shape["tokens"],
+        shape["rows"],
+        behind,
+        resolved.device_query_heads,
+        resolved.head_dim,
+        (columns, rows),
+        keys["dtype"],
+    )
+    if cached:  # only the blocks of its own rows are read
+        share = shape["rows"] * (behind + shape["tokens"]) / (keys["shape"][0] * keys["shape"][2])
+        read = 2 * share * keys["bytes"]
+        dram_bytes = _in_dram([query, *call["outputs"]]) + read
+    else:
+        read = 0.0
+        dram_bytes = _in_dram([*call["inputs"], *call["outputs"]])
+    seen = behind + (shape["tokens"] + 1) / 2
+    flops = 4 * shape["rows"] * shape["tokens"] * seen * resolved.device_query_heads * resolved.head_dim
+    rate = resolved.board.rates.peak_flops[fidelity(keys["dtype"]).lower()]
+    return Work(dram_bytes, cycles=cycles), Ideal(read, flops / rate)

@@ -1,0 +1,302 @@
+"""How a matmul's tiles are cut over the cores: every legal configuration, and the one that keeps the busiest core least busy.
+
+A choice is legal when the library accepts it, which is a set of divisibility rules and one sum of circular-buffer bytes. The
+byte sums were fitted to the sizes that the library itself reports when buffers overflow, and are exact for the configurations
+that this module can choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from generator.tiles import TILE_BYTES
+
+ACCUMULATOR_TILE_BYTES = 4096  # partial sums stay in float32 (fp32_dest_acc_en with packer_l1_acc)
+SUBBLOCK_TILES = 4  # destination registers left in float32 accumulation
+FEW_TOKEN_TILES = 8  # up to here every core may hold all token rows (the 1-D form)
+WIDER_SHARES = 4  # widths of a core's share that are tried: one may cut into better subblocks than the narrowest
+WIDEST_INNER_BLOCK = 8  # tiles of the inner dimension fetched at a time: more gains nothing and costs L1
+MINIMAL_SUBBLOCKS = ((1, 4), (2, 2), (4, 1), (1, 2), (2, 1), (1, 1))  # packed tile by tile, so any form will do
+PAIRS, RESIDUAL = "pairs", "residual"  # what a minimal matmul may fuse: silu(gate) * up, or the residual's sum
+
+# Cycles of one core. A product of two tiles is 2 x 32^3 operations at 4,096 a cycle, once for each pass of the fidelity; a
+# subblock of one tile keeps the matrix unit half as busy as one of four, since every operand is unpacked for each product.
+PRODUCT_CYCLES = 16
+FIDELITY_PASSES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
+SUBBLOCK_EFFICIENCY = {1: 0.5, 2: 0.75, 3: 0.9, 4: 1.0}  # unverified
+PACK_CYCLES = 64  # a tile of float32 partial sums at 64 bytes a cycle
+NETWORK_BYTES = 32  # a cycle into one core: Wormhole's; Blackhole's network is wider
+STEP_CYCLES = 1000  # unverified: semaphores and the latency of one multicast, about a microsecond
+
+
+class NoProgram(ValueError):
+    """No legal configuration exists: the message gives the sizes and the limit."""
+
+
+def fidelity(dtype: str) -> str:
+    """Math fidelity that keeps the mantissa of a stored dtype: 7 bits need four passes, 6 fit two, 3 fit one."""
+    return {"bfloat16": "HiFi4", "bfloat8_b": "HiFi2", "bfloat4_b": "LoFi"}[dtype]
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """One literal matmul configuration; all fields count tiles, but the grid, which counts cores."""
+
+    form: str  # "multicast_1d" or "multicast_2d"
+    grid_columns: int
+    grid_rows: int
+    inner_block: int
+    subblock_rows: int
+    subblock_columns: int
+    block_rows: int
+    block_columns: int
+    core_rows: int
+    core_columns: int
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The integers of the emitted table row, in the order of the emitted helper's parameters."""
+        return (
+            self.grid_columns,
+            self.grid_rows,
+            self.inner_block,
+            self.subblock_rows,
+            self.subblock_columns,
+            self.block_rows,
+            self.block_columns,
+            self.core_rows,
+            self.core_columns,
+        )
+
+
+@dataclass(frozen=True)
+class MinimalMatmul:
+    """One literal configuration of the minimal matmul, which also fuses what follows a product; blocks count tiles."""
+
+    grid_columns: int
+    grid_rows: int
+    block_rows: int
+    inner_block: int
+    block_columns: int
+    subblock_rows: int
+    subblock_columns: int
+    form: str = "minimal"
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The integers of the emitted table row, in the order of the emitted helper's parameters."""
+        return (
+            self.grid_columns,
+            self.grid_rows,
+            self.block_rows,
+            self.inner_block,
+            self.block_columns,
+            self.subblock_rows,
+            self.subblock_columns,
+        )
+
+
+@cache
+def divisors(number: int) -> tuple[int, ...]:
+    return tuple(part for part in range(1, number + 1) if number % part == 0)
+
+
+def matmul_bytes(choice: Matmul, weight_dtype: str, output_dtype: str, bias_dtype: str | None) -> int:
+    """Circular-buffer bytes of one core: inputs double-buffered, one output block, its float32 partial sums, one row of bias."""
+    left = 2 * choice.block_rows * choice.inner_block * TILE_BYTES["bfloat16"]
+    right = 2 * choice.block_columns * choice.inner_block * TILE_BYTES[weight_dtype]
+    block = choice.block_rows * choice.block_columns
+    bias = choice.block_columns * TILE_BYTES[bias_dtype] if bias_dtype else 0
+    return left + right + block * (TILE_BYTES[output_dtype] + ACCUMULATOR_TILE_BYTES) + bias
+
+
+def _matmul_cycles(
+    choice: Matmul | MinimalMatmul, core_rows: int, core_columns: int, inner_tiles: int, weight_dtype: str
+) -> float:
+    """Modelled cycles of the busiest core, which holds core_rows x core_columns tiles of the output.
+
+    The matrix unit, the packer (which adds to the partial sums once for every step over the inner dimension) and the
+    network work at the same time, so the slowest counts; each step also costs one hand-shake between the cores.
+    """
+    efficiency = SUBBLOCK_EFFICIENCY[choice.subblock_rows * choice.subblock_columns]
+    row_blocks, column_blocks = core_rows // choice.block_rows, core_columns // choice.block_columns
+    steps = inner_tiles // choice.inner_block
+    output_tiles = core_rows * core_columns
+    multiply = output_tiles * inner_tiles * PRODUCT_CYCLES * FIDELITY_PASSES[fidelity(weight_dtype)] / efficiency
+    pack = output_tiles * steps * PACK_CYCLES
+    left = core_rows * column_blocks * TILE_BYTES["bfloat16"]
+    right = core_columns * row_blocks * TILE_BYTES[weight_dtype]
+    fetch = inner_tiles * (left + right) / NETWORK_BYTES
+    return max(multiply, pack, fetch) + row_blocks * column_blocks * steps * STEP_CYCLES
+
+
+def _subblocks(block_rows: int, block_columns: int) -> list[tuple[int, int]]:
+    """Legal subblocks: they divide the block, fit the registers, and are one row high unless they are as wide as the block."""
+    return [
+        (rows, columns)
+        for rows in divisors(block_rows)
+        for columns in divisors(block_columns)
+        if rows * columns <= SUBBLOCK_TILES and (rows == 1 or columns == block_columns)
+    ]
+
+
+def _layouts(token_tiles: int, output_tiles: int, grid: tuple[int, int]) -> Iterator[tuple[str, int, int, int, int]]:
+    """Form, grid and share of one core: the least share that covers the output, and a few wider ones that may cut better."""
+    columns, rows = grid
+    core_rows = -(-token_tiles // rows)
+    used_rows = -(-token_tiles // core_rows)
+    least = -(-output_tiles // columns)
+    for core_columns in range(least, least + WIDER_SHARES):
+        yield "multicast_2d", columns, used_rows, core_rows, core_columns
+    if token_tiles <= FEW_TOKEN_TILES:
+        least = -(-output_tiles // (columns * rows))
+        for core_columns in range(least, least + WIDER_SHARES):
+            yield "multicast_1d", columns, rows, token_tiles, core_columns
+
+
+def _candidates(token_tiles: int, inner_tiles: int, output_tiles: int, grid: tuple[int, int]) -> Iterator[Matmul]:
+    """Every configuration that keeps the divisibility rules, whether or not its buffers fit."""
+    inner_blocks = [block for block in divisors(inner_tiles) if block <= WIDEST_INNER_BLOCK]
+    for form, grid_columns, grid_rows, core_rows, core_columns in _layouts(token_tiles, output_tiles, grid):
+        for block_rows in divisors(core_rows):
+            for block_columns in divisors(core_columns):
+                for subblock in _subblocks(block_rows, block_columns):
+                    for inner_block in inner_blocks:
+                        blocks = (inner_block, *subblock, block_rows, block_columns, core_rows, core_columns)
+                        yield Matmul(form, grid_columns, grid_rows, *blocks)
+
+
+@cache
+def choose_matmul(
+    token_tiles: int,
+    inner_tiles: int,
+    output_tiles: int,
+    grid: tuple[int, int],
+    l1_bytes: int,
+    weight_dtype: str,
+    output_dtype: str,
+    bias_dtype: str | None = None,
+    inner_block: int | None = None,
+) -> Matmul:
+    """The cheapest legal configuration of [token_tiles, inner_tiles] x [inner_tiles, output_tiles] on a grid of cores.
+
+    `inner_block` fixes the tiles of the inner dimension that are summed at a time, and with it the order of the sum. Raises
+    NoProgram where not even single-tile blocks fit `l1_bytes`.
+    """
+    legal = (
+        choice
+        for choice in _candidates(token_tiles, inner_tiles, output_tiles, grid)
+        if inner_block in (None, choice.inner_block)
+        and matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype) <= l1_bytes
+    )
+    best = min(
+        legal,
+        key=lambda choice: (
+            _matmul_cycles(choice, choice.core_rows, choice.core_columns, inner_tiles, weight_dtype),
+            matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype),
+        ),
+        default=None,
+    )
+    if best is None:
+        sizes = f"{token_tiles} x {inner_tiles} x {output_tiles}"
+        raise NoProgram(f"no matmul of {sizes} tiles fits {l1_bytes} bytes of L1 on one core")
+    return best
+
+
+def minimal_matmul_bytes(
+    choice: MinimalMatmul, weight_dtype: str, output_dtype: str, bias_dtype: str | None, fused: str
+) -> int:
+    """Circular-buffer bytes of one core: inputs and output double-buffered, float32 partial sums, and what is fused.
+
+    The output of gated pairs is half as wide; a residual adds one block stored as the weight is and a row of factors.
+    """
+    rows, inner, columns = choice.block_rows, choice.inner_block, choice.block_columns
+    size = 2 * inner * (rows * TILE_BYTES["bfloat16"] + columns * TILE_BYTES[weight_dtype])
+    size += rows * columns * (ACCUMULATOR_TILE_BYTES + (1 if fused == PAIRS else 2) * TILE_BYTES[output_dtype])
+    if bias_dtype is not None:
+        size += columns * TILE_BYTES[bias_dtype]
+    if fused == RESIDUAL:
+        size += columns * (rows * TILE_BYTES[weight_dtype] + TILE_BYTES["bfloat16"])
+    return size
+
+
+@cache
+def choose_minimal_matmul(
+    token_tiles: int,
+    inner_tiles: int,
+    output_tiles: int,
+    grid: tuple[int, int],
+    l1_bytes: int,
+    weight_dtype: str,
+    output_dtype: str,
+    fused: str,
+    bias_dtype: str | None = None,
+) -> MinimalMatmul:
+    """The cheapest legal blocks of [token_tiles, inner_tiles] x [inner_tiles, output_tiles] on a whole grid of cores.
+
+    A core's last block may be partly empty: what it then computes in vain is counted. In gated pairs a core's columns, its
+    block and its subblock are even.
+    """
+    step = 2 if fused == PAIRS else 1
+    core_rows, core_columns = minimal_shares(token_tiles, output_tiles, grid, fused)
+    choices = (
+        MinimalMatmul(*grid, block_rows, inner_block, block_columns, subblock_rows, subblock_columns)
+        for subblock_rows, subblock_columns in MINIMAL_SUBBLOCKS
+        if subblock_columns % step == 0
+        for block_rows in _blocks(core_rows, subblock_rows)
+        for block_columns in _blocks(core_columns, subblock_columns)
+        for inner_block in divisors(inner_tiles)
+        if inner_block <= WIDEST_INNER_BLOCK
+    )
+    legal = (
+        choice
+        for choice in choices
+        if minimal_matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, fused) <= l1_bytes
+    )
+    best = min(
+        legal,
+        key=lambda choice: (
+            program_cycles(choice, token_tiles, inner_tiles, output_tiles, weight_dtype, fused),
+            minimal_matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, fused),
+        ),
+        default=None,
+    )
+    if best is None:
+        sizes = f"{token_tiles} x {inner_tiles} x {output_tiles}"
+        raise NoProgram(f"no minimal matmul of {sizes} tiles fits {l1_bytes} bytes of L1 on one core")
+    return best
+
+
+def _blocks(share: int, subblock: int) -> list[int]:
+    """The sizes, multiples of a subblock, that cut a core's share into one block, two, three and so on."""
+    return sorted({-(-share // (count * subblock)) * subblock for count in range(1, share + 1)})
+
+
+def minimal_shares(token_tiles: int, output_tiles: int, grid: tuple[int, int], fused: str) -> tuple[int, int]:
+    """Rows and columns of the output, in tiles, that the busiest core makes in a minimal matmul.
+
+    The longer side of the output is cut over the columns of the grid; gated pairs stay together.
+    """
+    columns, rows = grid if token_tiles <= output_tiles else grid[::-1]
+    step = 2 if fused == PAIRS else 1
+    return -(-token_tiles // rows), -(-output_tiles // (columns * step)) * step
+
+
+def program_cycles(
+    choice: Matmul | MinimalMatmul,
+    token_tiles: int,
+    inner_tiles: int,
+    output_tiles: int,
+    weight_dtype: str,
+    fused: str = "",
+) -> float:
+    """Modelled cycles of the busiest core under a configuration. A minimal matmul's blocks round a core's share up."""
+    if isinstance(choice, Matmul):
+        return _matmul_cycles(choice, choice.core_rows, choice.core_columns, inner_tiles, weight_dtype)
+    grid = (choice.grid_columns, choice.grid_rows)
+    core_rows, core_columns = minimal_shares(token_tiles, output_tiles, grid, fused)
+    whole_rows = -(-core_rows // choice.block_rows) * choice.block_rows
+    whole_columns = -(-core_columns // choice.block_columns) * choice.block_columns
+    return _matmul_cycles(choice, whole_rows, whole_columns, inner_tiles, weight_dtype)

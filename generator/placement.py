@@ -1,0 +1,211 @@
+"""Programs and places of a module: for every pass size, what lies in L1 and how each operation is cut, by modelled time.
+
+Intermediates in L1 save their way through DRAM and take room from the buffers of the programs around them. All sixteen
+choices of roles are tried for each number of token tiles; one is legal when every operation of every pass of that size finds
+room for its buffers below the tensors that are alive, as the library's allocator lays them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from generator import kinds, layer, programs
+from generator.attentions import Attention, choose_attention
+from generator.cost import Work, time_of
+from generator.geometry import Resolved
+from generator.layer import PLACES, Step, Tensor, layer_steps
+from generator.matmuls import Matmul, MinimalMatmul, NoProgram, choose_matmul, choose_minimal_matmul, program_cycles
+from generator.shapes import PassShape
+from generator.tiles import TILE_BYTES, tiles
+
+Program = Matmul | MinimalMatmul
+ALIKE = 1.002  # modelled times closer than this are no reason to prefer one
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The tables of a module. `matmuls` by role and token tiles, the head's with one tile of rows; `places` by token tiles:
+    which roles of PLACES lie in L1.
+    """
+
+    matmuls: Mapping[tuple[str, int], Program]
+    attentions: Mapping[PassShape, Attention]
+    places: Mapping[int, frozenset[str]]
+
+
+def choose_programs(resolved: Resolved, shapes: tuple[PassShape, ...]) -> Programs:
+    """The quickest legal programs and places by the model. Raises NoProgram where a size has none.
+
+    In a batch-invariant build all sizes of a role sum the inner dimension in the same blocks (the smallest that any of them
+    would choose, which the others can take too) and a wave's attention is cut as one of its rows alone.
+    """
+    sizes = sorted({shape.token_tiles for shape in shapes})
+    roles = {role.name: role for role in kinds.layer_matmuls(resolved)}
+    whole = resolved.board.l1_bank_bytes
+    blocks: dict[str, int | None] = dict.fromkeys(roles)
+    if resolved.batch_invariant:
+        blocks = {
+            name: min(_choose(resolved, role, size, whole, None).inner_block for size in sizes)
+            for name, role in roles.items()
+        }
+    attentions = {shape: _attention(resolved, shape) for shape in shapes}
+    matmuls: dict[tuple[str, int], Program] = {}
+    places: dict[int, frozenset[str]] = {}
+    for size in sizes:
+        variants = [layer_steps(resolved, shape, attentions[shape]) for shape in shapes if shape.token_tiles == size]
+        best = _quickest(resolved, size, variants, roles, blocks)
+        places[size] = best.places
+        matmuls |= {(name, size): program for name, program in best.matmuls.items()}
+    head = kinds.head_matmul(resolved)
+    matmuls[head.name, 1] = _choose(resolved, head, 1, whole, None)
+    order = [*roles, head.name]
+    ordered = sorted(matmuls, key=lambda key: (order.index(key[0]), key[1]))
+    return Programs({key: matmuls[key] for key in ordered}, attentions, places)
+
+
+def _choose(
+    resolved: Resolved, role: kinds.MatmulRole, token_tiles: int, room: int, inner_block: int | None
+) -> Program:
+    sizes = (token_tiles, tiles(role.inner), tiles(role.output), resolved.board.grid, room)
+    dtypes = (role.weight_dtype, role.output_dtype)
+    if role.fused:
+        return choose_minimal_matmul(*sizes, *dtypes, role.fused, role.bias_dtype)
+    return choose_matmul(*sizes, *dtypes, role.bias_dtype, inner_block)
+
+
+def _attention(resolved: Resolved, shape: PassShape) -> Attention:
+    return choose_attention(
+        shape.tokens,
+        1 if resolved.batch_invariant else shape.rows,
+        resolved.device_query_heads,
+        resolved.head_dim,
+        resolved.board.grid,
+        resolved.board.l1_bank_bytes,
+        resolved.dtypes.key_value,
+        programs.heads_dtype(resolved),
+        layer.windows(shape),
+        shape.read_pages,
+        resolved.attention_chunk if shape.read_pages else None,
+        layer.chained(resolved, shape),
+    )
+
+
+@dataclass(frozen=True)
+class _Option:
+    """One way to run all passes of a size."""
+
+    places: frozenset[str]
+    matmuls: Mapping[str, Program]
+    seconds: float
+    dram_bytes: float
+
+
+def _quickest(
+    resolved: Resolved,
+    size: int,
+    variants: list[tuple[Step, ...]],
+    roles: Mapping[str, kinds.MatmulRole],
+    blocks: Mapping[str, int | None],
+) -> _Option:
+    """The option with the least modelled time over the variants of one size.
+
+    Of options as quick as the model can tell, the one that moves the fewest bytes through DRAM: other traffic shares it.
+    """
+    subsets = [frozenset(subset) for count in range(len(PLACES) + 1) for subset in combinations(PLACES, count)]
+    options = [
+        option
+        for places in subsets
+        if (option := _option(resolved, size, variants, roles, blocks, places)) is not None
+    ]
+    if not options:
+        raise NoProgram(f"the buffers of {size} tiles of tokens do not fit the L1 of one core")
+    limit = ALIKE * min(option.seconds for option in options)
+    return min(
+        (option for option in options if option.seconds <= limit),
+        key=lambda option: (option.dram_bytes, option.seconds),
+    )
+
+
+def _option(
+    resolved: Resolved,
+    size: int,
+    variants: list[tuple[Step, ...]],
+    roles: Mapping[str, kinds.MatmulRole],
+    blocks: Mapping[str, int | None],
+    places: frozenset[str],
+) -> _Option | None:
+    """The programs that fit beside these places and what they cost; None where one does not fit."""
+    room = _rooms(resolved, variants, places)
+    if room is None:
+        return None
+    try:
+        chosen = {name: _choose(resolved, role, size, room[name], blocks[name]) for name, role in roles.items()}
+    except NoProgram:
+        if not places:
+            raise
+        return None
+    cycles = {
+        name: program_cycles(
+            chosen[name], size, tiles(role.inner), tiles(role.output), role.weight_dtype, role.fused
+        )
+        for name, role in roles.items()
+    }
+    work = [_work(resolved, step, places, cycles) for steps in variants for step in steps]
+    seconds = sum(time_of(each, resolved.board.rates).seconds for each in work)
+    return _Option(places, chosen, seconds, sum(each.dram_bytes for each in work))
+
+
+def _rooms(
+    resolved: Resolved, variants: list[tuple[Step, ...]], places: frozenset[str]
+) -> dict[str, int] | None:
+    """The least room that each matmul role finds for its buffers; None where another operation's do not fit."""
+    rooms: dict[str, int] = {}
+    for steps in variants:
+        for step, room in zip(steps, _free_below(resolved, steps, places)):
+            if step.role:
+                rooms[step.role] = min(room, rooms.get(step.role, room))
+            elif step.buffer_bytes > room:
+                return None
+    return rooms
+
+
+def _free_below(resolved: Resolved, steps: Iterable[Step], places: frozenset[str]) -> Iterator[int]:
+    """Bytes of one core below the lowest live tensor while each operation runs.
+
+    Tensors are laid as the library does: into the highest gap that holds them.
+    """
+    banks = resolved.board.grid[0] * resolved.board.grid[1]
+    top = resolved.board.l1_bank_bytes
+    live: dict[str, tuple[int, int]] = {}  # name -> first byte and size
+    for step in steps:
+        for tensor in step.writes:
+            if tensor.place in places:
+                share = -(-tensor.tiles // banks) * TILE_BYTES[tensor.dtype]
+                live[tensor.name] = (_highest_gap(live.values(), share, top), share)
+        yield min((start for start, _ in live.values()), default=top)
+        for tensor in step.frees:
+            live.pop(tensor.name, None)
+
+
+def _highest_gap(taken: Iterable[tuple[int, int]], share: int, top: int) -> int:
+    end = top
+    for start, size in sorted(taken, reverse=True):
+        if end - (start + size) >= share:
+            break
+        end = start
+    return end - share
+
+
+def _work(resolved: Resolved, step: Step, places: frozenset[str], cycles: Mapping[str, float]) -> Work:
+    def in_dram(tensor: Tensor) -> bool:
+        return tensor.place not in places
+
+    operands = (*step.reads, *step.writes)
+    dram_bytes = step.dram_bytes + sum(tensor.bytes for tensor in operands if in_dram(tensor))
+    if step.role:
+        return Work(dram_bytes, cycles=cycles[step.role])
+    cores = min(step.units, resolved.board.grid[0] * resolved.board.grid[1])
+    moved = step.dram_bytes + sum(tensor.bytes for tensor in operands)
+    return Work(dram_bytes, 0.0 if step.cycles else moved / cores, step.cycles)

@@ -1,0 +1,28 @@
+"""All comparisons of the emulator with the library's numbers, by family."""
+
+from __future__ import annotations
+
+from tests.device.golden_arithmetic import elementwise, matrices, minimal_matrices, normalization
+from tests.device.golden_attention import attention, chunks, rotations
+from tests.device.golden_draws import draws
+from tests.device.golden_moves import caches, heads, look_ups, moves
+from tests.device.golden_values import Comparison
+
+FAMILIES = (
+    moves,
+    look_ups,
+    heads,
+    caches,
+    elementwise,
+    normalization,
+    matrices,
+    minimal_matrices,
+    rotations,
+    attention,
+    chunks,
+    draws,
+)
+
+
+def comparisons() -> list[Comparison]:
+    return [comparison for family in FAMILIES for comparison in family()]

@@ -1,0 +1,152 @@
+"""The generator's model of a layer beside what was captured of one: operation by operation, for any module and its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from generator import captured, kinds, placement
+from generator.cost import Work, time_of
+from generator.geometry import Resolved
+from generator.layer import Step, layer_steps
+from generator.matmuls import Matmul, matmul_bytes, minimal_matmul_bytes, program_cycles
+from generator.placement import Programs, choose_programs
+from generator.shapes import PassShape, enumerate_shapes
+from generator.tiles import tiles
+
+NAMES = {  # step of the model -> device operations that it may be
+    "rms_norm": {"LayerNormDeviceOperation"},
+    "query_key_value": {"MatmulDeviceOperation"},
+    "nlp_create_qkv_heads": {"NlpCreateHeadsDeviceOperation"},
+    "rotary_embedding": {"RotaryEmbeddingHfDeviceOperation", "RotaryEmbeddingLlamaDeviceOperation"},
+    "typecast": {"TypecastDeviceOperation"},
+    "paged_fill_cache": {"PagedFillCacheDeviceOperation"},
+    "transpose": {"TransposeDeviceOperation"},
+    "attention": {"SDPAOperation"},
+    "nlp_concat_heads": {"NLPConcatHeadsDeviceOperation"},
+    "attention_output": {"MatmulDeviceOperation", "MinimalMatmulDeviceOperation"},
+    "add": {"BinaryNgDeviceOperation"},
+    "gate_up": {"MatmulDeviceOperation", "MinimalMatmulDeviceOperation"},
+    "mul": {"BinaryNgDeviceOperation"},
+    "down": {"MatmulDeviceOperation", "MinimalMatmulDeviceOperation"},
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One operation of a layer as modelled and as captured. `buffer_bytes` and `work` are the model's."""
+
+    step: Step
+    call: dict[str, Any]
+    buffer_bytes: int
+    free_bytes: int
+    work: Work
+    captured_work: Work
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The second layer of one pass, which stands for all later ones, and the whole report of the pass."""
+
+    resolved: Resolved
+    shape: PassShape
+    report: dict[str, Any]
+    steps: tuple[Step, ...]
+    calls: tuple[dict[str, Any], ...]
+    pairs: tuple[Pair, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.resolved.name} {self.resolved.target} {self.shape.variant} {self.shape.rows}x{self.shape.tokens}"
+
+    @property
+    def buffers_outside(self) -> int:
+        """Bytes of the fullest core by operations outside of layers, where no tensor lies in L1."""
+        return max(call["circular_buffer_bytes"] for call in self.report["calls"] if call["layer"] is None)
+
+    @property
+    def l1_peak(self) -> int:
+        return max(self.resolved.board.l1_bank_bytes - pair.free_bytes + pair.buffer_bytes for pair in self.pairs)
+
+    def seconds(self, captured_ones: bool) -> float:
+        works = (pair.captured_work if captured_ones else pair.work for pair in self.pairs)
+        return sum(time_of(work, self.resolved.board.rates).seconds for work in works)
+
+    def dram_bytes(self, captured_ones: bool) -> float:
+        return sum((pair.captured_work if captured_ones else pair.work).dram_bytes for pair in self.pairs)
+
+
+def layers(resolved: Resolved, verdict: dict[str, Any]) -> Iterator[Layer]:
+    """One for each pass that the verdict reports on."""
+    shapes = enumerate_shapes(resolved)
+    chosen = choose_programs(resolved, shapes)
+    by_size = {(shape.variant, shape.rows, shape.tokens): shape for shape in shapes}
+    for report in verdict["shapes"]:
+        size = report["shape"]
+        yield _layer(resolved, chosen, by_size[size["variant"], size["rows"], size["tokens"]], report)
+
+
+def _layer(resolved: Resolved, chosen: Programs, shape: PassShape, report: dict[str, Any]) -> Layer:
+    roles = {role.name: role for role in kinds.layer_matmuls(resolved)}
+    steps, places = layer_steps(resolved, shape, chosen.attentions[shape]), chosen.places[shape.token_tiles]
+    calls = tuple(call for call in report["calls"] if call["layer"] == 1)
+    cycles = {name: _cycles(chosen, role, shape) for name, role in roles.items()}
+    pairs = (
+        Pair(
+            step,
+            call,
+            _program_bytes(chosen, roles[step.role], shape) if step.role else step.buffer_bytes,
+            free,
+            placement._work(resolved, step, places, cycles),
+            captured._work(call, report["shape"], resolved)[0],
+        )
+        for step, call, free in zip(steps, calls, placement._free_below(resolved, steps, places))
+    )
+    return Layer(resolved, shape, report, steps, calls, tuple(pairs))
+
+
+def _cycles(chosen: Programs, role: kinds.MatmulRole, shape: PassShape) -> float:
+    program = chosen.matmuls[role.name, shape.token_tiles]
+    return program_cycles(
+        program, shape.token_tiles, tiles(role.inner), tiles(role.output), role.weight_dtype, role.fused
+    )
+
+
+def _program_bytes(chosen: Programs, role: kinds.MatmulRole, shape: PassShape) -> int:
+    program, dtypes = chosen.matmuls[role.name, shape.token_tiles], (role.weight_dtype, role.output_dtype, role.bias_dtype)
+    if isinstance(program, Matmul):
+        return matmul_bytes(program, *dtypes)
+    return minimal_matmul_bytes(program, *dtypes, role.fused)
+
+
+def assert_modelled(layer: Layer) -> None:
+    """The layer of the model is the captured one: operations, buffers, bytes, seconds and the peak of a core's memory."""
+    name = layer.name
+    assert len(layer.calls) == len(layer.steps), name
+    for pair in layer.pairs:
+        assert pair.call["operation"] in NAMES[pair.step.operation], (name, pair.step.operation, pair.call["operation"])
+        reached, most = pair.call["circular_buffer_bytes"], allowance(layer, pair.step)
+        assert reached <= pair.buffer_bytes <= most * reached, (name, pair.step.operation, pair.buffer_bytes, reached)
+    found, modelled = layer.dram_bytes(captured_ones=True), layer.dram_bytes(captured_ones=False)
+    assert abs(modelled / found - 1) < 0.01, (name, modelled, found)
+    found, modelled = layer.seconds(captured_ones=True), layer.seconds(captured_ones=False)
+    assert abs(modelled / found - 1) < 0.03, (name, modelled, found)
+    peak = layer.report["l1_bytes"]["peak"]
+    assert peak <= max(layer.l1_peak, layer.buffers_outside), (name, layer.l1_peak, layer.buffers_outside, peak)
+    assert layer.l1_peak <= layer.resolved.board.l1_bank_bytes, name
+
+
+def allowance(layer: Layer, step: Step) -> float:
+    """How often the captured buffers may go into the modelled ones: once but for three upper bounds.
+
+    Attention holds one block of queries where it has no second one, and Blackhole's does not always take a third pair of keys
+    and values; a matmul over heads in block floats is counted as one over bfloat16; the interleaved rotation by its halves.
+    """
+    if step.operation == "attention":
+        return 1.25
+    if step.operation == "attention_output" and layer.resolved.dtypes.key_value != "bfloat16":
+        return 1.5
+    if step.operation == "rotary_embedding" and layer.resolved.rotary_style == "interleaved":
+        return 1.5
+    return 1.0

@@ -1,0 +1,119 @@
+"""Modules that nobody committed are legal too, and modelled as they are: every row alike, heads of 96, both cache types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generator import catalog, geometry, inputs, targets
+from generator.geometry import Resolved
+from generator.manifest import parse
+from generator.pipeline import emit
+from runtime.legality.boards import BOARDS
+from runtime.legality.command import Job, check
+from tests.device.emitted import described
+from tests.device.layer_model import assert_modelled, layers
+
+HEADS_OF_96 = """\
+name = "{name}"
+family = "llama"
+source = "made for a test"
+
+[model]
+vocabulary = 32064
+hidden = 3072
+intermediate = 8192
+layers = 4
+query_heads = 32
+key_value_heads = 32
+maximum_context = 4096
+norm_epsilon = 1e-05
+activation = "silu"
+tied_embeddings = false
+
+[model.rope]
+kind = "default"
+theta = 10000.0
+
+[target.{target}]
+context = 4096
+block_size = 32
+key_value_blocks = 512
+lengths = [128, 1024]
+waves = [1, 4]
+wave_tokens = 4096
+prefill_chunk = 1024
+
+[target.{target}.dtypes]
+weights = "{weights}"
+embedding = "bfloat16"
+head = "{weights}"
+key_value = "{key_value}"
+activation = "bfloat16"
+"""
+
+
+def of_text(text: str, target: str) -> Resolved:
+    return geometry.resolve(parse(text, "made.toml", tuple(BOARDS)), targets.load_board(catalog.BUILT_IN, target))
+
+
+def batch_invariant(model: str, target: str) -> Resolved:
+    text = catalog.read(catalog.find(catalog.BUILT_IN, catalog.MODELS, model))
+    heading = f"[target.{target}]\n"
+    assert heading in text
+    return of_text(text.replace(heading, f"{heading}batch_invariant = true\n"), target)
+
+
+def heads_of_96(key_value: str, weights: str, target: str) -> Resolved:
+    name = f"heads-of-96-{key_value.replace('_', '-')}"
+    return of_text(HEADS_OF_96.format(name=name, target=target, key_value=key_value, weights=weights), target)
+
+
+BUILDS = [
+    build
+    for target in BOARDS
+    for build in (
+        batch_invariant("smollm2-135m", target),
+        batch_invariant("llama-3.1-8b", target),
+        heads_of_96("bfloat16", "bfloat16", target),
+        heads_of_96("bfloat8_b", "bfloat8_b", target),
+    )
+]
+each_build = pytest.mark.parametrize("build", BUILDS, ids=lambda build: f"{build.name}-{build.target}")
+
+
+@pytest.fixture(scope="module")
+def verdicts(library: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, Any]]:
+    folder, jobs = tmp_path_factory.mktemp("builds"), []
+    for build in BUILDS:
+        path = folder / f"{build.module}_{build.target}.py"
+        path.write_text(emit(build, "made.toml", inputs.TEMPLATES).text, encoding="utf-8")
+        jobs.append(Job(build.name, build.target, path, path.name))
+    return {(one["model"], one["target"]): one for one in check(jobs)}
+
+
+@each_build
+def test_a_module_of_another_build_is_legal(verdicts, build: Resolved) -> None:
+    verdict = verdicts[build.name, build.target]
+    assert verdict["passed"] and not verdict["refusals"], described(verdict["refusals"])
+
+
+@each_build
+def test_a_layer_of_another_build_is_the_modelled_one(verdicts, build: Resolved) -> None:
+    for layer in layers(build, verdicts[build.name, build.target]):
+        assert_modelled(layer)
+
+
+def test_the_builds_run_what_no_committed_module_does(verdicts) -> None:
+    """Else they would be legal for the reason that they are what is committed."""
+
+    def operations(name: str, target: str) -> set[str]:
+        return {call["call"].rpartition(".")[2] for one in verdicts[name, target]["shapes"] for call in one["calls"]}
+
+    for target in BOARDS:
+        assert {"mul", "add"} <= operations("llama-3.1-8b", target)
+        assert not {"minimal_matmul", "dit_minimal_matmul_addcmul_fused"} & operations("llama-3.1-8b", target)
+        assert "rotary_embedding_llama" in operations("heads-of-96-bfloat16", target)
+        assert {"rotary_embedding_llama", "typecast"} <= operations("heads-of-96-bfloat8-b", target)
