@@ -109,6 +109,11 @@ def rotary_bytes(resolved: Resolved, heads: str) -> int:
     return (6 * depth + 1) * TILE_BYTES[heads] + (4 * depth + 3) * TILE_BYTES["bfloat16"]
 
 
+def split_tiles(head_tiles: int) -> int:
+    """Tiles that splitting the heads buffers: two heads of a multiple of four tiles, four tiles of any other."""
+    return 2 * head_tiles if head_tiles % 4 == 0 else 4
+
+
 def norm_bytes(width_tiles: int) -> int:
     """Buffers of rms_norm: four tiles a column tile, in columns of four, and twelve fixed ones of float32 and scalars."""
     return 4 * TILE_BYTES["bfloat16"] * (-(-width_tiles // 4) * 4) + 98304
@@ -159,8 +164,8 @@ def _attention_steps(
         (fused,),
         (query, key, value),
         (fused,),
-        buffer_bytes=2 * size.head * tile_bytes,
-        units=size.rows * width,
+        buffer_bytes=split_tiles(size.head) * tile_bytes,
+        units=units + 2 * key_units,
     )
     if resolved.query_key_norm:
         for name, count in (("query", units), ("key", key_units)):
@@ -176,10 +181,10 @@ def _attention_steps(
         yield Step("rotary_embedding", (before,), (after,), (before,), rows_bytes, buffers, count)
         query, key = (after, key) if name == "query" else (query, after)
     if size.cached != size.heads:
-        casts = []
+        casts, buffers = [], 2 * (tile_bytes + TILE_BYTES[size.cached])
         for before in (key, value):
             after = Tensor(f"cast_{before.name}", before.tiles, size.cached, "heads")
-            yield Step("typecast", (before,), (after,), (before,), buffer_bytes=4 * tile_bytes, units=before.tiles)
+            yield Step("typecast", (before,), (after,), (before,), buffer_bytes=buffers, units=before.tiles)
             casts.append(after)
         key, value = casts
     alignment = resolved.board.dram_alignment

@@ -95,8 +95,8 @@ def _cores(measured: Iterable[dict[str, Any]]) -> Any:
 
 
 SUMMARY = (
-    ("model", "target", "passes", "ops a layer", "uploads", "L1 peak of limit", "DRAM of capacity")
-    + ("one row of 128", "over roofline", "longest row", "over roofline", "fullest wave", "over roofline")
+    ("model", "target", "legal passes", "ops a layer", "host transfers", "L1", "DRAM")
+    + ("shortest row", "longest row", "fullest wave")
 )  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def summary_rows(verdicts: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
 def _summary_row(verdict: dict[str, Any]) -> tuple[str, ...]:
     measured = [one for one in verdict["shapes"] if one["calls"]]
     legal = sum(one["passed"] for one in verdict["shapes"])
-    head = (verdict["model"], verdict["target"], f"{legal} of {len(verdict['shapes'])} legal")
+    head = (verdict["model"], verdict["target"], f"{legal} of {len(verdict['shapes'])}")
     if not measured or not all(one.get("modelled") for one in measured):
         return (*head, *("-" for _ in SUMMARY[len(head) :]))
     of = {
@@ -119,7 +119,10 @@ def _summary_row(verdict: dict[str, Any]) -> tuple[str, ...]:
     dram = [
         sum(one["dram_bytes"][part] for part in ("weights", "key_value", "activations_peak")) for one in measured
     ]
-    times = [text for one in (first, longest, fullest) for text in _modelled(one)]
+    times = [
+        "{rows}x{tokens}: {time} ({ideal})".format(**one["shape"], **dict(zip(("time", "ideal"), _modelled(one))))
+        for one in (first, longest, fullest)
+    ]
     return (
         *head,
         str(first["operations_per_layer"]),

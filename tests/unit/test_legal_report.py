@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from generator.cli import _name_keys
 from runtime.legality.blame import code_at, entry_line, lines_behind
 from runtime.legality.command import Job, verdict
 from runtime.legality.process import Outcome
-from runtime.legality.table import render
+from runtime.legality.table import markdown, render, summary_rows
 from tests.support.building import Project, built_project, codegen
 
 SOURCE = """WIDTH = 4
@@ -120,6 +121,7 @@ def shape(passed: bool = True, **fields: Any) -> dict[str, Any]:
         "matmuls": {"down": "2d 8x8 k8"},
         "attention": "chunks q128 k256 on 8x8",
         "calls": [call, {**call, "cores": 8}],
+        "modelled": {"seconds": 0.2754, "over_roofline": 1.216},
     } | fields
 
 
@@ -134,13 +136,14 @@ def printed(found: dict[str, Any]) -> str:
 
 def test_tables_hold_every_number_in_110_columns() -> None:
     text = printed(verdict_on(Path("m.py"), "", shapes=(shape(),)))
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.split("\n") if "│" in line]
+    rows = [re.split(r" {2,}", line.strip()) for line in text.split("\n")]
 
-    assert rows == [
-        ["chunked_batched 32x128", "457", "14", "0", "0", "1320", "1340", "3.0 MiB", "q128 k256"],
+    for expected in (
+        ["chunked_batched 32x128", "457", "14", "0", "1320", "1340", "3 MiB", "q128 k256", "275.4 ms", "1.22x"],
         ["down", "4096", "2d 8x8 k8"],
         ["MatmulDeviceOperation", "linear", "8", "36", "64"],
-    ]
+    ):
+        assert expected in rows, text
     assert "8.00 GiB weights, 2.00 GiB keys and values of 12.00 GiB" in text and "(limit 1361)" in text
     assert "legal: m on n150, 1 of 1 passes that ran; 0 refusals" in text and max(map(len, text.split("\n"))) <= 110
 
@@ -168,6 +171,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
         "runtime.legality.command.check",
         lambda jobs, *rest: (found[one.target] | {"target": one.target} for one in jobs),
     )
+    monkeypatch.setattr("generator.captured.add_modelled_time", lambda verdict, manifests: None)
     return found
 
 
@@ -187,3 +191,15 @@ def test_all_models_on_all_targets_are_a_list(answers) -> None:
     targets = [one["target"] for one in outcome.data["modules"]]
     assert outcome.code == 1 and targets.count("n150") == targets.count("p150") == len(targets) / 2 > 5
     assert len(codegen("legal", "--all", "--target", "n150", "--json").data["modules"]) == len(targets) / 2
+
+
+def test_the_summary_has_one_line_for_a_module_and_says_what_was_not_modelled() -> None:
+    single = shape(shape={"variant": "single", "rows": 1, "tokens": 128, "digest": "d"})
+    found = verdict_on(Path("m.py"), "", shapes=(single, shape()))
+    assert summary_rows([found]) == [
+        ("m", "n150", "2 of 2", "14", "0", "98%", "83%")
+        + ("1x128: 275.4 ms (1.22x)", "1x128: 275.4 ms (1.22x)", "1x128: 275.4 ms (1.22x)")
+    ]
+    bare = verdict_on(Path("m.py"), "", shapes=(shape(False, calls=[]),))
+    assert summary_rows([bare]) == [("m", "n150", "0 of 1", *["-"] * 7)]
+    assert markdown([found]).split("\n")[2].startswith("| m | n150 | 2 of 2 | 14 |")
