@@ -86,6 +86,7 @@ def main() -> None:
     \b
     A model is a manifest: generator/manifests/models/NAME.toml.
       codegen list                          what there is
+      codegen import config.json            write the manifest of a published model
       codegen build llama-3.2-1b            write its module for every target
       codegen build --all --check           exit 1 and say why if anything is stale
       codegen verify smollm2-135m           compare its module with a torch reference and with transformers
@@ -183,6 +184,30 @@ def list_models(manifests, as_json) -> None:
         click.echo(json.dumps({"version": JSON_VERSION, "models": found}))
     else:
         click.echo(table(found) if found else f"no models in {manifests / catalog.MODELS}")
+
+
+@main.command("import")
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("--name", default=None, help="The model's name [default: from the file's, or its folder's].")
+@click.option("--target", "wanted", multiple=True, metavar="T", help="A board; may be repeated [default: all that it fits].")
+@click.option("--force", is_flag=True, help="Overwrite a manifest that is there.")
+@manifests_option
+@json_option
+def import_(config, name, wanted, force, manifests, as_json) -> None:
+    """Write the manifest of the model that CONFIG, a Hugging Face config.json, describes.
+
+    Its comments say which key each value came from, and which default an absent key has. What is not built is refused by name.
+    """
+    from generator.importing.command import import_file
+
+    if manifests == catalog.BUILT_IN and not (REPOSITORY / "pyproject.toml").exists():
+        rule = "codegen is installed outside a clone, whose manifests are not to be changed"
+        raise ManifestError([Diagnostic("--manifests", None, "", "", rule, "name a folder with --manifests DIR")])
+    imported = import_file(config, manifests, name, wanted, force)
+    if as_json:
+        click.echo(json.dumps({"version": JSON_VERSION, **imported.to_json()}))
+    else:
+        click.echo("\n".join(imported.lines()))
 
 
 @main.command()

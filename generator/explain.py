@@ -31,6 +31,8 @@ TABLE_FIELDS = {
     "choice": ("lengths", "waves", "attention_chunk", "hidden", "intermediate"),
     "token_tiles": ("lengths", "waves", "wave_tokens"),
     "row": ("family",),
+    "factors": ("rope.short_factors", "rope.long_factors"),
+    "rope_number": ("rope",),
     "fidelity": ("dtypes.weights", "dtypes.key_value"),
 }
 

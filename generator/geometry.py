@@ -13,6 +13,7 @@ from generator import memory, rules
 from generator.errors import ManifestError, shown
 from generator.families import FAMILIES
 from generator.manifest import Manifest, Model, ModelFile, TargetTable, module_name
+from generator.manifest import Rope as RopeTable
 from generator.memory import Memory
 from generator.rules import Problem
 from generator.targets import Board
@@ -24,15 +25,21 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Rope:
-    """Rotary embedding; the last four numbers belong to kind "llama3" alone and are neutral otherwise."""
+    """Rotary embedding of the first `dimensions` of each head; numbers that its kind does not use are neutral."""
 
     kind: str
     theta: float
     dimensions: int
-    factor: float
-    low_frequency_factor: float
-    high_frequency_factor: float
-    original_context: int
+    factor: float = 1.0
+    low_frequency_factor: float = 1.0
+    high_frequency_factor: float = 1.0
+    original_context: int = 0
+    beta_fast: float = 0.0
+    beta_slow: float = 0.0
+    truncate: bool = True
+    attention_factor: float = 1.0
+    short_factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,9 @@ class Resolved:
 
     query_key_value_bias: bool
     query_key_norm: bool
+    fused_projections: bool  # published query, key and value are one tensor, and so are gate and up
     rotary_style: str  # "half_split" or "interleaved"
+    rotary_switch: int  # prompts of more tokens take the second set of rotary tables; 0 where there is one set
 
     devices: int
     device_query_heads: int
@@ -149,7 +158,7 @@ def resolve(file: ModelFile, board: Board) -> Resolved:
 
 def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
     model, family = manifest.model, FAMILIES[manifest.family]
-    head_dim = model.head_dim or model.hidden // model.query_heads
+    head_dim = rules.head_dim(model)
     devices = board.mesh[0] * board.mesh[1]
     query_heads, key_value_heads = model.query_heads // devices, model.key_value_heads // devices
     scale, derived_scale = _attention_scale(head_dim)
@@ -167,7 +176,9 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
         rope=_rope(model, head_dim),
         query_key_value_bias=family.query_key_value_bias,
         query_key_norm=family.query_key_norm,
+        fused_projections=family.fused_projections,
         rotary_style="half_split" if head_dim == 32 or head_dim % 64 == 0 else "interleaved",
+        rotary_switch=_rotary_switch(model.rope, table.context),
         devices=devices,
         device_query_heads=query_heads,
         device_key_value_heads=key_value_heads,
@@ -224,16 +235,13 @@ COPIED_FROM_TARGET = (
 
 
 def _rope(model: Model, head_dim: int) -> Rope:
-    rope = model.rope
-    return Rope(
-        kind=rope.kind,
-        theta=rope.theta,
-        dimensions=head_dim,
-        factor=1.0 if rope.factor is None else rope.factor,
-        low_frequency_factor=1.0 if rope.low_frequency_factor is None else rope.low_frequency_factor,
-        high_frequency_factor=1.0 if rope.high_frequency_factor is None else rope.high_frequency_factor,
-        original_context=0 if rope.original_context is None else rope.original_context,
-    )
+    stated = {key: getattr(model.rope, key) for key in rules.ROPE_KEYS[model.rope.kind]}
+    return Rope(model.rope.kind, model.rope.theta, model.rotary_dimensions or head_dim, **stated)
+
+
+def _rotary_switch(rope: RopeTable, context: int) -> int:
+    """A context that no prompt leaves needs the first set alone."""
+    return rope.original_context if rope.kind == "longrope" and rope.original_context < context else 0
 
 
 def _attention_scale(head_dim: int) -> tuple[float, str]:
@@ -251,7 +259,8 @@ def _keys(target: str, model: Model) -> dict[str, str]:
     keys |= {name: f"model.{name}" for name in COPIED_FROM_MODEL}
     keys |= {name: f"{table}.{name}" for name in COPIED_FROM_TARGET}
     keys |= {f"dtypes.{one.name}": f"{table}.dtypes.{one.name}" for one in fields(Dtypes)}
-    keys |= {f"rope.{name}": f"model.rope.{name}" for name in ("kind", "theta", *rules.LLAMA3_KEYS)}
+    keys |= {f"rope.{one.name}": f"model.rope.{one.name}" for one in fields(Rope)}
+    keys["rope.dimensions"] = "model.rotary_dimensions" if model.rotary_dimensions else head_dim
     return keys | {
         "module": "name",
         "target": table,
@@ -261,7 +270,11 @@ def _keys(target: str, model: Model) -> dict[str, str]:
         "head_dim": head_dim,
         "query_key_value_bias": "family",
         "query_key_norm": "family",
+        "fused_projections": "family",
         "rotary_style": head_dim,
+        "rotary_switch": (
+            "model.rope.kind, model.rope.original_context" if model.rope.original_context else "model.rope.kind"
+        ),
         "attention_scale": head_dim,
         "device_query_heads": "model.query_heads",
         "device_key_value_heads": "model.key_value_heads",

@@ -11,10 +11,15 @@ PACKAGE = Path(__file__).parent
 TEMPLATES = PACKAGE.parent / "templates"
 TOOLS = ("black", "jinja2", "libcst")
 # Files of the generator that no emitted byte depends on: they decide, write and tell, and may change without a rebuild.
+FOLDERS_AROUND_THE_TEXT = ("importing",)
 AROUND_THE_TEXT = frozenset(
     f"{name}.py"
     for name in "build cli dump explain inputs listing lock publish record_signatures report signature_changes".split()
-)
+) | {
+    path.relative_to(PACKAGE).as_posix()
+    for folder in FOLDERS_AROUND_THE_TEXT
+    for path in (PACKAGE / folder).rglob("*.py")
+}
 
 
 def digest(content: bytes) -> str:

@@ -21,6 +21,7 @@ else:
     import tomli as tomllib
 
 GIB = 2**30
+MOST_SHOWN = 32  # numbers of a list
 
 
 COLUMNS = ("name", "family", "targets")
@@ -71,7 +72,8 @@ def describe(resolved: Resolved, shapes: Sequence[PassShape]) -> str:
             value = getattr(value, part, None)
         if isinstance(value, (int, float, str, tuple)):
             reason = resolved.derivations.get(field, key)
-            lines.append(f"  {field:<30} {value!s:<28} {reason}")
+            text = f"({len(value)} numbers)" if isinstance(value, tuple) and len(value) > MOST_SHOWN else str(value)
+            lines.append(f"  {field:<30} {text:<28} {reason}")
     memory = resolved.memory
     lines += ["", "  memory of one device, GiB"]
     for name in ("weights", "rotary_tables", "key_value", "activation_peak", "captured_rows", "trace_region", "total", "capacity"):

@@ -79,12 +79,18 @@ def _chunk(value: int) -> int:
 
 
 class Rope(Table):
-    kind: Annotated[str, named("default", "llama3")]
+    kind: Annotated[str, named(*rules.ROPE_KEYS)]
     theta: Annotated[float, between(1.0, 1e12)]
     factor: Annotated[float, between(1.0, 1e6)] | None = None
     low_frequency_factor: Annotated[float, between(1e-3, 1e6)] | None = None
     high_frequency_factor: Annotated[float, between(1e-3, 1e6)] | None = None
     original_context: Annotated[int, between(1, MOST_TOKENS)] | None = None
+    beta_fast: Annotated[float, between(1e-3, 1e6)] | None = None
+    beta_slow: Annotated[float, between(1e-3, 1e6)] | None = None
+    truncate: bool | None = None
+    attention_factor: Annotated[float, between(1e-3, 1e3)] | None = None
+    short_factors: Array[Annotated[float, between(1e-3, 1e6)]] | None = None
+    long_factors: Array[Annotated[float, between(1e-3, 1e6)]] | None = None
 
 
 class Model(Table):
@@ -95,6 +101,7 @@ class Model(Table):
     query_heads: Annotated[int, between(1, 1024)]
     key_value_heads: Annotated[int, between(1, 1024)]
     head_dim: Annotated[int, between(32, 256)] | None = None
+    rotary_dimensions: Annotated[int, between(2, 256)] | None = None
     maximum_context: Annotated[int, between(32, MOST_TOKENS)]
     norm_epsilon: Annotated[float, between(1e-12, 1e-2)]
     activation: Annotated[str, named("silu")]

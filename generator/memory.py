@@ -164,7 +164,8 @@ def _weights(resolved: Resolved) -> Iterator[MemoryItem]:
 
 
 def _rotary_tables(resolved: Resolved) -> Iterator[MemoryItem]:
-    yield _item(resolved.board, "rotary_cos_and_sin", 2, resolved.context, resolved.head_dim * BFLOAT16)
+    positions = 2 * resolved.context if resolved.rotary_switch else resolved.context
+    yield _item(resolved.board, "rotary_cos_and_sin", 2, positions, resolved.head_dim * BFLOAT16)
     if resolved.rotary_style == "interleaved":
         yield _item(resolved.board, "rotary_transformation", 1, 1, TILE_BYTES["bfloat16"])
 

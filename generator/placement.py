@@ -76,6 +76,9 @@ def _choose(
 
 
 def _attention(resolved: Resolved, shape: PassShape) -> Attention:
+    bounds, chained = layer.windows(shape), layer.chained(resolved, shape)
+    if resolved.batch_invariant and not shape.read_pages:  # one cut, which fits both a row by itself and any wave
+        bounds, chained = max(resolved.waves) + 1, resolved.board.architecture == "blackhole"
     return choose_attention(
         shape.tokens,
         1 if resolved.batch_invariant else shape.rows,
@@ -85,10 +88,10 @@ def _attention(resolved: Resolved, shape: PassShape) -> Attention:
         resolved.board.l1_bank_bytes,
         resolved.dtypes.key_value,
         programs.heads_dtype(resolved),
-        layer.windows(shape),
+        bounds,
         shape.read_pages,
         resolved.attention_chunk if shape.read_pages else None,
-        layer.chained(resolved, shape),
+        chained,
     )
 
 

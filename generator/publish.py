@@ -55,6 +55,19 @@ def _staged(path: Path, content: bytes) -> str:
     return name
 
 
+def write_new(path: Path, content: bytes) -> None:
+    """One file by itself, whole or not at all, in place of what stands there. Raises ManifestError."""
+    try:
+        temporary = _staged(path, content)
+        try:
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise _refuse(path, f"cannot be written ({error.strerror})", "free the path and try again") from None
+
+
 def publish(output: Path, files: dict[str, bytes], removed: list[str], new_lock: lock.Lock) -> None:
     """Write `files` (by path below `output`), delete `removed` and the folders that it leaves empty, and record `new_lock`.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jinja2
 
-from generator import kinds, programs
+from generator import kinds, programs, rules
 from generator.geometry import Resolved
 from generator.layer import PLACES
 from generator.matmuls import fidelity
@@ -15,6 +15,7 @@ from generator.placement import choose_programs
 from generator.shapes import SAMPLING, PassShape
 from generator.source_map import mark
 
+FACTORS_OF_A_LINE = 5  # numbers of seventeen digits
 AFTER_LAYER: tuple[str, ...] = ()  # statements after each layer's output: capture, steering, deepstack
 
 
@@ -73,6 +74,26 @@ def _shape_lines(shapes: tuple[PassShape, ...]) -> list[str]:
     return [f"{variant:<17}{sizes:<16}{' '.join(map(str, tokens))}" for (variant, sizes), tokens in lengths.items()]
 
 
+def _rope_numbers(resolved: Resolved) -> list[tuple[str, str]]:
+    """What the kind of rotary embedding states beside its base; lists are constants of their own."""
+    numbers = {key: getattr(resolved.rope, key) for key in rules.ROPE_KEYS[resolved.rope.kind]}
+    return [(key, key.upper() if isinstance(value, tuple) else repr(value)) for key, value in numbers.items()]
+
+
+def _factor_lists(resolved: Resolved) -> list[tuple[str, list[str]]]:
+    """Lists of the rotary embedding by the names of their constants, in lines of a few numbers each."""
+    lists = [("SHORT_FACTORS", resolved.rope.short_factors), ("LONG_FACTORS", resolved.rope.long_factors)]
+    return [
+        (name, ["".join(f"{number!r}, " for number in part).rstrip() for part in _cut(numbers, FACTORS_OF_A_LINE)])
+        for name, numbers in lists
+        if numbers
+    ]
+
+
+def _cut(numbers: tuple[float, ...], size: int) -> list[tuple[float, ...]]:
+    return [numbers[start : start + size] for start in range(0, len(numbers), size)]
+
+
 def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, templates: Path) -> str:
     """Python source with source-map markers, before the rewriting passes. `manifest` is the path shown in the header."""
     return (
@@ -88,6 +109,8 @@ def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, tem
             programs=choose_programs(resolved, shapes),
             roles_of_places=PLACES,
             fidelities=_fidelities(resolved),
+            rope_numbers=_rope_numbers(resolved),
+            factor_lists=_factor_lists(resolved),
             fuses_gate_up=programs.fuses_gate_up(resolved),
             fuses_residual=programs.fuses_residual(resolved),
             heads_dtype=programs.heads_dtype(resolved),

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from generator.manifest import Manifest, Model, Rope, TargetTable
 
 WIDEST_HEAD = 256
-LLAMA3_KEYS = ("factor", "low_frequency_factor", "high_frequency_factor", "original_context")
+ROPE_KEYS = {  # of each kind of rotary embedding, beside kind and theta
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_frequency_factor", "high_frequency_factor", "original_context"),
+    "yarn": ("factor", "original_context", "beta_fast", "beta_slow", "truncate", "attention_factor"),
+    "longrope": ("original_context", "short_factors", "long_factors", "attention_factor"),
+}
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,8 @@ class Problem:
 def problems(manifest: Manifest, targets: Collection[str]) -> Iterator[Problem]:
     """Every broken rule of a manifest; `targets` are the boards there are."""
     yield from _model(manifest.model)
-    yield from _rope(manifest.family, manifest.model.rope)
+    yield from _rotary_dimensions(manifest.family, manifest.model)
+    yield from _rope(manifest.family, manifest.model)
     for name, table in manifest.target.items():
         if name not in targets:
             yield Problem(("target", name), "", "no target of this name", did_you_mean(name, targets))
@@ -81,23 +88,60 @@ def _model(model: Model) -> Iterator[Problem]:
         )
 
 
-def _rope(family: str, rope: Rope) -> Iterator[Problem]:
-    kinds = FAMILIES[family].rope_kinds
+def head_dim(model: Model) -> int:
+    """Columns of a head: what the file states, or an equal share of hidden."""
+    return model.head_dim or model.hidden // model.query_heads
+
+
+def _rotary_dimensions(family: str, model: Model) -> Iterator[Problem]:
+    turned, whole, key = model.rotary_dimensions, head_dim(model), ("model", "rotary_dimensions")
+    if turned is None or not whole:
+        return
+    if turned > whole:
+        yield Problem(key, str(turned), f"must be at most head_dim {whole}", f"nearest legal value {whole}")
+    elif turned % 2:
+        yield Problem(
+            key, str(turned), "must be even, since dimensions turn in pairs", f"nearest legal value {turned - 1}"
+        )
+    elif turned < whole and not FAMILIES[family].partial_rotary:
+        families = ", ".join(name for name, one in FAMILIES.items() if one.partial_rotary)
+        rule = f"family {family} turns whole heads, {whole} dimensions"
+        yield Problem(key, str(turned), rule, f"leave it out; families that turn a part of each head: {families}")
+
+
+def _rope(family: str, model: Model) -> Iterator[Problem]:
+    rope, kinds = model.rope, FAMILIES[family].rope_kinds
     if rope.kind not in kinds:
         rule = f"family {family} has no rotary embedding of this kind"
         yield Problem(("model", "rope", "kind"), shown(rope.kind), rule, did_you_mean(rope.kind, kinds))
-    for key in LLAMA3_KEYS:
+    for key in dict.fromkeys(key for keys in ROPE_KEYS.values() for key in keys):
         value = getattr(rope, key)
-        if rope.kind == "llama3" and value is None:
-            yield Problem(("model", "rope", key), "", "is missing", "add it to [model.rope]: kind llama3 needs it")
-        if rope.kind == "default" and value is not None:
-            yield Problem(("model", "rope", key), shown(value), "belongs to kind llama3 only", "leave it out")
-    low, high = rope.low_frequency_factor, rope.high_frequency_factor
-    if low is not None and high is not None and low >= high:
-        rule = f"must be over low_frequency_factor {low:g}"
-        yield Problem(
-            ("model", "rope", "high_frequency_factor"), shown(high), rule, "published configurations have 1 and 4"
-        )
+        needed = key in ROPE_KEYS[rope.kind]
+        if needed and value is None:
+            rule = f"add it to [model.rope]: kind {rope.kind} needs it"
+            yield Problem(("model", "rope", key), "", "is missing", rule)
+        if not needed and value is not None:
+            having = [kind for kind, keys in ROPE_KEYS.items() if key in keys]
+            listed = f"kind {having[0]}" if len(having) == 1 else f"kinds {', '.join(having[:-1])} and {having[-1]}"
+            yield Problem(("model", "rope", key), shown(value), f"belongs to {listed} only", "leave it out")
+    if rope.kind == "yarn" and rope.theta <= 1:
+        rule = "must be over 1 in kind yarn, which takes its logarithm"
+        yield Problem(("model", "rope", "theta"), shown(rope.theta), rule, "published configurations have 10000 and more")
+    for low, high, published in (
+        ("low_frequency_factor", "high_frequency_factor", "1 and 4"),
+        ("beta_slow", "beta_fast", "1 and 32"),
+    ):
+        least, most = getattr(rope, low), getattr(rope, high)
+        if least is not None and most is not None and least >= most:
+            rule = f"must be over {low} {least:g}"
+            yield Problem(("model", "rope", high), shown(most), rule, f"published configurations have {published}")
+    pairs = (model.rotary_dimensions or head_dim(model)) // 2
+    for key in ("short_factors", "long_factors"):
+        value = getattr(rope, key)
+        if value is not None and rope.kind == "longrope" and len(value) != pairs:
+            each = f"one for each pair of the {2 * pairs} dimensions that turn"
+            rule = f"must have {pairs} entries, {each}, not {len(value)}"
+            yield Problem(("model", "rope", key), shown(value), rule, "copy the list of the published configuration")
 
 
 def _ascending(key: tuple[str | int, ...], values: tuple[int, ...]) -> Iterator[Problem]:

@@ -40,6 +40,7 @@ def _model(manifest: Manifest) -> dict[str, Any]:
     hidden = multiple_near(query_width * model.hidden // (model.query_heads * head_dim), TILE)
     if model.hidden != model.query_heads * head_dim and hidden == query_width:
         hidden += TILE
+    turned = max(2, small_head * (model.rotary_dimensions or head_dim) // head_dim // 2 * 2)
     ratio = min(model.intermediate / model.hidden, WIDEST_FEED_FORWARD)
     return {
         "vocabulary": VOCABULARY,
@@ -48,7 +49,28 @@ def _model(manifest: Manifest) -> dict[str, Any]:
         "layers": LAYERS,
         "query_heads": query_heads,
         "key_value_heads": key_value_heads,
-    } | ({"head_dim": small_head} if model.head_dim else {})
+        "rope": _rope(manifest, turned // 2),
+    } | {
+        key: value
+        for key, value in (("head_dim", small_head), ("rotary_dimensions", turned))
+        if getattr(model, key) is not None
+    }
+
+
+def _rope(manifest: Manifest, pairs: int) -> dict[str, Any]:
+    """As many of the model's factors as there are pairs, evenly out of its own, and a switch half way through the
+    context of a model whose prompts reach it.
+    """
+    rope = manifest.model.rope
+    data = rope.model_dump(exclude_none=True)
+    if rope.kind != "longrope":
+        return data
+    for key in ("short_factors", "long_factors"):
+        factors = data[key]
+        data[key] = tuple(factors[index * len(factors) // pairs] for index in range(pairs))
+    if any(table.context > rope.original_context for table in manifest.target.values()):
+        data["original_context"] = min(_table(table)["context"] for table in manifest.target.values()) // 2
+    return data
 
 
 def _table(table: TargetTable) -> dict[str, Any]:

@@ -8,7 +8,6 @@ SCALED = "a scale on the embedding, residual or logits"
 WINDOW = "sliding-window attention"
 SINKS = "attention sinks"
 RECURRENT = "linear attention with a recurrent state"
-PARTIAL_ROTARY = "a rotary embedding of part of the head"
 IMAGES = "image input"
 ENCODER = "an encoder beside the decoder"
 BIASES = "a bias that the family does not fix"
@@ -51,8 +50,6 @@ FEATURES = {
     "linear_num_key_heads": RECURRENT,
     "linear_num_value_heads": RECURRENT,
     "recurrent": RECURRENT,
-    "partial_rotary_factor": PARTIAL_ROTARY,
-    "rotary_dimensions": PARTIAL_ROTARY,
     "mrope_section": IMAGES,
     "vision": IMAGES,
     "vision_config": IMAGES,
@@ -77,7 +74,6 @@ FAMILIES = {
     "qwen3_next": RECURRENT,
     "qwen3_5": RECURRENT,
     "mamba": RECURRENT,
-    "phi3": "fused checkpoint tensors and a rotary embedding that depends on the length",
     "qwen2_vl": IMAGES,
     "qwen2_5_vl": IMAGES,
     "qwen3_vl": IMAGES,

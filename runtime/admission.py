@@ -128,7 +128,7 @@ class Admission:
         begin = self._begin(row, length, cached, len(tokens))
         if not final and (cached == length or length % block_size):
             self._refuse_slice(row, cached, length)
-        self._cursors.check(row, slot, cached, moves)
+        self._cursors.check(row, slot, cached, length, moves)
         blocks = block_count(length, block_size)
         if blocks > len(pages) or blocks > self._blocks:
             self._refuse_capacity(row, length, blocks, len(pages))

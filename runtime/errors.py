@@ -115,6 +115,10 @@ class SliceOrder(RowError):
     """A slice does not start where the last committed one of its slot ended."""
 
 
+class RotarySwitch(RowError):
+    """A slice takes its prompt past the length from which on all keys are turned otherwise than those in place."""
+
+
 class DirtySlot(RowError):
     """An earlier slice of this slot failed half way; `reset(slot)` forgets the sequence."""
 

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from runtime.errors import DeviceMismatch, ModuleError
-from runtime.tables import REPLICATE, Shape
+from runtime.tables import REPLICATE, Shape, rotary_switch
 
 CONSTANTS = (
     "MODEL",
@@ -71,6 +71,7 @@ def check_module(module: ModuleType) -> None:
     for entry in (*module.WEIGHTS, *module.LAYER_WEIGHTS, *module.STORES):
         if entry.placement != REPLICATE:
             raise ModuleError(f"{entry.name} is placed {entry.placement!r}; this runtime only places {REPLICATE!r}")
+    _check_rotary_tables(module)
     for shape in module.TRACES:
         _check_shape(module, shape)
     _check_chunks(module)
@@ -87,6 +88,22 @@ def _check_sizes(module: ModuleType) -> None:
             raise ModuleError(f"{module.__name__}.{name} {size} is not a multiple of {divisor} {unit}")
     if not module.TRACES:
         raise ModuleError(f"{module.__name__}.TRACES is empty: the module has no pass")
+
+
+def _check_rotary_tables(module: ModuleType) -> None:
+    """Positions of prompts past the switch are rows of a second set of tables, which must be there."""
+    switch = rotary_switch(module)
+    if switch is not None and not 0 < switch < module.CONTEXT:
+        raise ModuleError(
+            f"{module.__name__}.ROTARY_SWITCH {switch} is not inside the context of {module.CONTEXT} tokens"
+        )
+    rows = module.CONTEXT if switch is None else 2 * module.CONTEXT
+    for weight in module.WEIGHTS:
+        if weight.name in ("rotary_cos", "rotary_sin") and weight.shape[0] != rows:
+            raise ModuleError(
+                f"{weight.name} has {weight.shape[0]} rows and positions reach {rows}: "
+                f"CONTEXT is {module.CONTEXT} and ROTARY_SWITCH {'absent' if switch is None else switch}"
+            )
 
 
 def _check_shape(module: ModuleType, shape: Shape) -> None:

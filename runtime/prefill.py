@@ -28,7 +28,7 @@ from runtime.results import Collected, PendingReads, check_output, collect
 from runtime.sampling import carry, resolve
 from runtime.slices import SliceCursors
 from runtime.stats import PLAN, Snapshot
-from runtime.tables import Shape
+from runtime.tables import Shape, rotary_switch
 from runtime.traced import Traced
 from runtime.warm_up import Progress, warm_up
 
@@ -56,7 +56,7 @@ class Prefill:
     ) -> None:
         self._bindings = bind(module, device, weights, stores)
         self._region = trace_region_size
-        self._cursors = SliceCursors()
+        self._cursors = SliceCursors(rotary_switch(module))
         self._admission = Admission(module, self._cursors, self._bindings.blocks)
         self._planner = Planner(module)
         self._eager = Eager(self._bindings)
@@ -85,7 +85,9 @@ class Prefill:
 
         tokens: ids [rows, width], each row a whole prompt from position 0 (what lies past its length is not read).
         page_table: blocks [rows, at least ceil(length / BLOCK_SIZE)]. prompt_lens: tokens of each prompt. start_pos:
-        tokens of each that are in the cache already, multiples of BLOCK_SIZE. slots: the sequence each row belongs to,
+        tokens of each that are in the cache already, multiples of BLOCK_SIZE. In a module with a ROTARY_SWITCH they
+        must stem from prompts on the same side of it as this one, since keys of prompts past it are turned otherwise: a
+        cache of prefixes needs `length > ROTARY_SWITCH` in its key. slots: the sequence each row belongs to,
         by default its index. sampling: None for logits, a name in the module's SAMPLING, one Sampling for all rows, or
         one for each. final: False for a slice of a prompt that the caller cuts itself: prompt_lens is then the slice's
         end, and no result is computed. slot_remap: old slot -> new slot of sequences under way that the engine has

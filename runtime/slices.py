@@ -1,8 +1,9 @@
 """How far each slot's prompt has come, for engines that cut prompts themselves.
 
 A slot is *open* from its first committed slice that is not the last until the last one. While it is open, the next
-slice must start exactly at the cursor. A slice that failed half way may have written some of its blocks: its slot stays
-dirty, and refuses everything, until the caller resets it.
+slice must start exactly at the cursor. Where long prompts are turned by other rotary tables than short ones, it must
+also stay on the side of the keys that are there: the first slice chooses by its own end. A slice that failed half way
+may have written some of its blocks: its slot stays dirty, and refuses everything, until the caller resets it.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
-from runtime.errors import DirtySlot, RequestError, SliceOrder
+from runtime.errors import DirtySlot, RequestError, RotarySwitch, SliceOrder
 from runtime.request import PrefillRequest
 
 Moves = tuple[tuple[int, int], ...]
 
 
 class SliceCursors:
-    def __init__(self) -> None:
+    def __init__(self, rotary_switch: int | None = None) -> None:
+        """rotary_switch: tokens of the longest prompt that the first rotary tables turn, None with one set of them."""
+        self._switch = rotary_switch
         self._committed: dict[int, int] = {}
         self._dirty: dict[int, tuple[int, int]] = {}
 
@@ -40,9 +43,9 @@ class SliceCursors:
             raise RequestError(f"slot_remap {dict(moves)} moves two slots to one")
         return moves
 
-    def check(self, row: int, slot: int, start: int, moves: Moves = ()) -> None:
-        """Refuse a start that is not the cursor of an open slot. A slot that is not open starts wherever its cache
-        allows. `moves` have not been made yet and are looked through.
+    def check(self, row: int, slot: int, start: int, end: int, moves: Moves = ()) -> None:
+        """Refuse a start that is not the cursor of an open slot, and an end on the other side of the switch. A slot
+        that is not open starts wherever its cache allows. `moves` have not been made yet and are looked through.
         """
         if moves:
             origins = {old: -1 for old, _ in moves} | {new: old for old, new in moves}
@@ -61,6 +64,13 @@ class SliceCursors:
                 f"a slice from {start} {kind} slot {slot}, which is committed up to {committed}; "
                 f"start at {committed}, or call reset({slot}) to begin another prompt",
             )
+        if committed is not None and self._switch is not None and committed <= self._switch < end:
+            raise RotarySwitch(
+                row,
+                f"a slice to {end} makes slot {slot} longer than {self._switch} tokens, from where on all keys are "
+                f"turned otherwise than the {committed} that it holds; call reset({slot}) and begin the prompt again, "
+                f"whole or with a first slice that ends past {self._switch}",
+            )
 
     def begin(self, requests: tuple[PrefillRequest, ...], moves: Moves = ()) -> None:
         """Make the moves of the plan, check again, since other slices may have run since the plan was made, and mark what
@@ -70,7 +80,7 @@ class SliceCursors:
             self._committed = _moved(self._committed, moves)
             self._dirty = _moved(self._dirty, moves)
         for request in requests:
-            self.check(request.row, request.slot, request.cached)
+            self.check(request.row, request.slot, request.cached, request.length)
         for request in requests:
             if not request.final or request.slot in self._committed:
                 self._dirty[request.slot] = (request.cached, request.length)

@@ -31,7 +31,9 @@ class Board:
 class Rope:
     """Rotary embedding, in the terms of the published configurations.
 
-    `kind` is "default" or "llama3"; the last four fields belong to "llama3" alone and are neutral otherwise.
+    `kind` is "default", "linear", "llama3", "yarn" or "longrope"; a field that a kind does not use is neutral.
+    `dimensions` of each head are turned, from the first on; cosines and sines are multiplied by `attention_factor`.
+    `short_factors` and `long_factors` stretch one pair each, in prompts of up to and of more than `original_context`.
     """
 
     kind: str
@@ -41,11 +43,20 @@ class Rope:
     low_frequency_factor: float = 1.0
     high_frequency_factor: float = 1.0
     original_context: int = 0
+    beta_fast: float = 0.0
+    beta_slow: float = 0.0
+    truncate: bool = True
+    attention_factor: float = 1.0
+    short_factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """A dense decoder model as its published configuration describes it: what the torch reference is built from."""
+    """A dense decoder model as its published configuration describes it: what the torch reference is built from.
+
+    `fused_projections`: the checkpoint holds query, key and value, and gate and up, as one tensor each.
+    """
 
     vocabulary: int
     hidden: int
@@ -59,6 +70,7 @@ class Geometry:
     query_key_norm: bool
     tied_embeddings: bool
     rope: Rope
+    fused_projections: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,3 +142,10 @@ class Store:
     dtype: Any
     layout: Any
     placement: str = REPLICATE
+
+
+def rotary_switch(module: Any) -> int | None:
+    """Tokens of the longest prompt that an emitted module turns by the first of its two sets of rotary tables; None for
+    a module with one set, which states no such constant.
+    """
+    return getattr(module, "ROTARY_SWITCH", None)

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from runtime.errors import ModuleError
-from runtime.rope import angles, half_split, interleave_pairs, interleaved, pair_rotation
-from runtime.tables import Geometry, Weight
+from runtime.rope import angles, cosines, half_split, head_order, interleaved, pair_rotation, reorder_heads, sines
+from runtime.tables import Geometry, Rope, Weight
 
 Rule = Callable[[Sequence[Tensor], Weight, Geometry], Tensor]
 TILE = 32  # columns of a device tile
-TURNED = 2  # of query, key and value, the first two are turned by the rotary embedding
 
 
 def rows(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
@@ -31,9 +30,21 @@ def projection(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) ->
 
 
 def paired_projection(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
-    """Two projections of one width, [out, in] each -> [in, 2 x out] whose column tiles are of the first and second in turn."""
-    first, second = (source.reshape(-1, TILE, source.shape[1]) for source in sources)
-    return torch.stack((first, second), dim=1).reshape(-1, sources[0].shape[1]).t().contiguous()
+    """Two projections of one width, [out, in] each or one above the other -> [in, 2 x out] whose column tiles are of
+    the first and second in turn.
+    """
+    stacked = torch.cat(tuple(sources))
+    tiled = stacked.reshape(2, -1, TILE, stacked.shape[1])
+    return tiled.transpose(0, 1).reshape(stacked.shape).t().contiguous()
+
+
+def half_projection(half: int) -> Rule:
+    """One of the two projections that a fused source holds one above the other."""
+
+    def apply(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
+        return sources[0].chunk(2)[half].t().contiguous()
+
+    return apply
 
 
 def vector(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
@@ -41,23 +52,37 @@ def vector(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Ten
     return torch.cat(tuple(sources)).reshape(weight.shape)
 
 
-def turned(rule: Rule) -> Rule:
-    """`rule` on query and key sources whose heads were reordered to interleaved pairs; a value source stays as it
-    is.
+def turned(rule: Rule, style: str) -> Rule:
+    """`rule` on sources whose heads were reordered for the device's rotation. Stacked, query heads come first, then key
+    heads, which are turned too; value heads stay as they are. A norm is one head, of queries or of keys.
     """
 
     def apply(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
-        pairs = [interleave_pairs(source, geometry.head_dim) for source in sources[:TURNED]]
-        return rule([*pairs, *sources[TURNED:]], weight, geometry)
+        stacked = torch.cat(tuple(sources))
+        order = head_order(style, geometry.head_dim, geometry.rope.dimensions)
+        heads = stacked[: (geometry.query_heads + geometry.key_value_heads) * geometry.head_dim]
+        return rule([reorder_heads(heads, order), stacked[len(heads) :]], weight, geometry)
 
     return apply
 
 
-def rotary_table(function: Callable[[Tensor], Tensor], spread: Callable[[Tensor], Tensor]) -> Rule:
+def rotary_table(function: Callable[[Rope, Tensor, int], Tensor], spread: Callable[[Tensor], Tensor]) -> Rule:
     """Cosines or sines of every position of the context."""
 
     def apply(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
-        return spread(function(angles(geometry.rope, weight.shape[0])))
+        rope, (positions, head_dim) = geometry.rope, weight.shape
+        return spread(function(rope, angles(rope, positions, rope.short_factors), head_dim))
+
+    return apply
+
+
+def two_rotary_tables(function: Callable[[Rope, Tensor, int], Tensor], spread: Callable[[Tensor], Tensor]) -> Rule:
+    """Cosines or sines of every position as short prompts turn it, and below them as long ones do."""
+
+    def apply(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
+        rope, (rows, head_dim) = geometry.rope, weight.shape
+        both = [angles(rope, rows // 2, factors) for factors in (rope.short_factors, rope.long_factors)]
+        return spread(function(rope, torch.cat(both), head_dim))
 
     return apply
 
@@ -66,18 +91,28 @@ RULES: dict[str, Rule] = {
     "rows": rows,
     "projection": projection,
     "paired_projection": paired_projection,
+    "first_projection": half_projection(0),
+    "second_projection": half_projection(1),
     "bias": vector,
     "norm": vector,
-    "rotary_projection": turned(projection),
-    "rotary_bias": turned(vector),
-    "rotary_norm": turned(vector),
-    "rotary_cos": rotary_table(torch.cos, half_split),
-    "rotary_sin": rotary_table(torch.sin, half_split),
-    "rotary_cos_interleaved": rotary_table(torch.cos, interleaved),
-    "rotary_sin_interleaved": rotary_table(torch.sin, interleaved),
+    "rotary_projection": turned(projection, "interleaved"),
+    "rotary_bias": turned(vector, "interleaved"),
+    "rotary_norm": turned(vector, "interleaved"),
+    "partial_projection": turned(projection, "half_split"),
+    "partial_bias": turned(vector, "half_split"),
+    "partial_norm": turned(vector, "half_split"),
+    "rotary_cos": rotary_table(cosines, half_split),
+    "rotary_sin": rotary_table(sines, half_split),
+    "rotary_cos_interleaved": rotary_table(cosines, interleaved),
+    "rotary_sin_interleaved": rotary_table(sines, interleaved),
+    "rotary_cos_switched": two_rotary_tables(cosines, half_split),
+    "rotary_sin_switched": two_rotary_tables(sines, half_split),
+    "rotary_cos_interleaved_switched": two_rotary_tables(cosines, interleaved),
+    "rotary_sin_interleaved_switched": two_rotary_tables(sines, interleaved),
     "ones": lambda sources, weight, geometry: torch.ones(weight.shape),
     "rotary_transformation": lambda sources, weight, geometry: pair_rotation(),
 }
+HALVES = ("first_projection", "second_projection")
 
 
 def source_shapes(weight: Weight, geometry: Geometry) -> tuple[tuple[int, ...], ...]:
@@ -90,6 +125,8 @@ def source_shapes(weight: Weight, geometry: Geometry) -> tuple[tuple[int, ...], 
         return (weight.shape,)
     if weight.transform.endswith("projection"):
         into, out = weight.shape
+        if weight.transform in HALVES:
+            return ((2 * out, into),)
         return tuple([(width, into) for width in _widths(weight, out, geometry)])
     return tuple([(width,) for width in _widths(weight, prod(weight.shape), geometry)])
 

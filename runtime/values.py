@@ -13,7 +13,7 @@ import torch
 from runtime.errors import ModuleError
 from runtime.pages import fill_table, read_table
 from runtime.request import LOGITS, PrefillChunk, PrefillRequest, PreparedPrefill
-from runtime.tables import Input, Shape
+from runtime.tables import Input, Shape, rotary_switch
 
 
 class HostValues:
@@ -21,7 +21,8 @@ class HostValues:
 
     def __init__(self, module: ModuleType) -> None:
         self._block_size: int = module.BLOCK_SIZE
-        self._last_position: int = module.CONTEXT - 1
+        self._context: int = module.CONTEXT
+        self._rotary_switch: int | None = rotary_switch(module)
         self._row_slots: int = module.ROW_SLOTS
         self._inputs: dict[Shape, tuple[Input, ...]] = {
             shape: module.INPUTS[shape.variant](shape) for shape in module.TRACES
@@ -67,12 +68,18 @@ class HostValues:
         return packed
 
     def positions(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
-        """Absolute positions [1, rows x tokens]. Only padding can lie past the last position that has a rotary row:
-        clamped.
+        """Rows of the rotary tables [1, rows x tokens]: absolute positions, plus CONTEXT in prompts past the switch.
+
+        Only padding can lie past the last position that has a rotary row: clamped.
         """
         row = np.arange(chunk.start, chunk.start + chunk.shape.tokens, dtype=np.int32)
-        np.minimum(row, self._last_position, out=row)
-        return np.tile(row, chunk.shape.rows)[np.newaxis]
+        np.minimum(row, self._context - 1, out=row)
+        packed = np.tile(row, (chunk.shape.rows, 1))
+        if self._rotary_switch is not None:
+            for index, request in enumerate(prepared.requests):
+                if request.length > self._rotary_switch:
+                    packed[index] += self._context
+        return packed.reshape(1, -1)
 
     def fill_table(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
         """Where the cache write puts each block [1, fill_pages]."""

@@ -15,3 +15,5 @@ class Family:
     query_key_value_bias: bool  # biases on the query, key and value projections, none on the output projection
     query_key_norm: bool  # a norm over each query and key head, before the rotary embedding
     rope_kinds: tuple[str, ...]
+    partial_rotary: bool = False  # may turn the first dimensions of each head only
+    fused_projections: bool = False  # published query, key and value are one tensor, and so are gate and up

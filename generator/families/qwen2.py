@@ -4,4 +4,9 @@ from __future__ import annotations
 
 from generator.families.family import Family
 
-FAMILY = Family(name="qwen2", query_key_value_bias=True, query_key_norm=False, rope_kinds=("default",))
+FAMILY = Family(
+    name="qwen2",
+    query_key_value_bias=True,
+    query_key_norm=False,
+    rope_kinds=("default", "linear", "yarn"),
+)

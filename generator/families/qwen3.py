@@ -4,4 +4,9 @@ from __future__ import annotations
 
 from generator.families.family import Family
 
-FAMILY = Family(name="qwen3", query_key_value_bias=False, query_key_norm=True, rope_kinds=("default",))
+FAMILY = Family(
+    name="qwen3",
+    query_key_value_bias=False,
+    query_key_norm=True,
+    rope_kinds=("default", "linear", "yarn"),
+)

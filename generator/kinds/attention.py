@@ -10,15 +10,17 @@ PREFIX = "model.layers.{layer}.self_attn."
 
 
 def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
-    """Query, key and value projections are one matmul; interleaved rotary permutes query and key columns at load."""
-    interleaved = resolved.rotary_style == "interleaved"
-    projections = tuple(f"{PREFIX}{part}_proj" for part in "qkv")
+    """Query, key and value projections are one matmul; query and key columns are permuted at load where the rotation
+    takes its pairs from other columns than the published one.
+    """
+    order = column_order(resolved)
+    projections = tuple(f"{PREFIX}{part}_proj" for part in (["qkv"] if resolved.fused_projections else "qkv"))
     rows = [
         norm("attention_norm", "model.layers.{layer}.input_layernorm.weight"),
         WeightRow(
             "query_key_value",
             tuple(f"{name}.weight" for name in projections),
-            "rotary_projection" if interleaved else "projection",
+            f"{order}projection",
             "(HIDDEN, QUERY_KEY_VALUE_WIDTH)",
             "WEIGHT_DTYPE",
         ),
@@ -28,7 +30,7 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
             WeightRow(
                 "query_key_value_bias",
                 tuple(f"{name}.bias" for name in projections),
-                "rotary_bias" if interleaved else "bias",
+                f"{order}bias",
                 "(1, 1, 1, QUERY_KEY_VALUE_WIDTH)",
                 "BIAS_DTYPE",
             )
@@ -39,7 +41,7 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
                 WeightRow(
                     name,
                     (f"{PREFIX}{source}.weight",),
-                    "rotary_norm" if interleaved else "norm",
+                    f"{order}norm",
                     "HEAD_NORM",
                     "NORM_DTYPE",
                     "ROW_MAJOR",
@@ -51,6 +53,13 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
         )
     )
     return tuple(rows)
+
+
+def column_order(resolved: Resolved) -> str:
+    """The prefix of the rules that permute the columns of query and key heads; "" where they stay as published."""
+    if resolved.rotary_style == "interleaved":
+        return "rotary_"
+    return "partial_" if resolved.rope.dimensions < resolved.head_dim else ""
 
 
 def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:

@@ -10,13 +10,18 @@ PREFIX = "model.layers.{layer}.mlp."
 
 
 def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
-    gate, up, down = (f"{PREFIX}{part}_proj.weight" for part in ("gate", "up", "down"))
+    gate, up, both, down = (f"{PREFIX}{part}_proj.weight" for part in ("gate", "up", "gate_up", "down"))
+    fused = resolved.fused_projections
     if programs.fuses_gate_up(resolved):
-        inner = (WeightRow("gate_up", (gate, up), "paired_projection", "(HIDDEN, 2 * INTERMEDIATE)", "WEIGHT_DTYPE"),)
+        sources = (both,) if fused else (gate, up)
+        inner = (WeightRow("gate_up", sources, "paired_projection", "(HIDDEN, 2 * INTERMEDIATE)", "WEIGHT_DTYPE"),)
     else:
-        inner = (
-            WeightRow("gate", (gate,), "projection", "(HIDDEN, INTERMEDIATE)", "WEIGHT_DTYPE"),
-            WeightRow("up", (up,), "projection", "(HIDDEN, INTERMEDIATE)", "WEIGHT_DTYPE"),
+        inner = tuple(
+            WeightRow(name, (source,), transform, "(HIDDEN, INTERMEDIATE)", "WEIGHT_DTYPE")
+            for name, source, transform in (
+                ("gate", both if fused else gate, "first_projection" if fused else "projection"),
+                ("up", both if fused else up, "second_projection" if fused else "projection"),
+            )
         )
     return (
         norm("mlp_norm", "model.layers.{layer}.post_attention_layernorm.weight"),

@@ -9,14 +9,16 @@ from generator.kinds.rows import MatmulRole, WeightRow, norm
 
 def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
     """Weights outside the layers; a tied head is a second tensor, since the two are read in different layouts."""
-    suffix = "" if resolved.rotary_style == "half_split" else "_interleaved"
+    style = "" if resolved.rotary_style == "half_split" else "_interleaved"
+    suffix, rows_of_rotary = (f"{style}_switched", "2 * CONTEXT") if resolved.rotary_switch else (style, "CONTEXT")
+    rotary_shape = f"({rows_of_rotary}, HEAD_DIM)"
     head_source = "model.embed_tokens.weight" if resolved.tied_embeddings else "lm_head.weight"
     rows = [
         WeightRow(
             "embedding", ("model.embed_tokens.weight",), "rows", "(VOCABULARY, HIDDEN)", "EMBEDDING_DTYPE", "ROW_MAJOR"
         ),
-        WeightRow("rotary_cos", (), f"rotary_cos{suffix}", "(CONTEXT, HEAD_DIM)", "ROTARY_DTYPE", "ROW_MAJOR"),
-        WeightRow("rotary_sin", (), f"rotary_sin{suffix}", "(CONTEXT, HEAD_DIM)", "ROTARY_DTYPE", "ROW_MAJOR"),
+        WeightRow("rotary_cos", (), f"rotary_cos{suffix}", rotary_shape, "ROTARY_DTYPE", "ROW_MAJOR"),
+        WeightRow("rotary_sin", (), f"rotary_sin{suffix}", rotary_shape, "ROTARY_DTYPE", "ROW_MAJOR"),
         norm("final_norm", "model.norm.weight"),
         WeightRow("head", (head_source,), "projection", "(HIDDEN, VOCABULARY)", "HEAD_DTYPE"),
     ]

@@ -24,9 +24,18 @@ class MathFidelity(Enum):
 
 class UnaryOpType(Enum):
     GELU = 2
+    GELU_TANH = 3
     RELU = 4
     SIGMOID = 6
-    SILU = 55
+    TANH = 9
+    SILU = 58
+
+    __hash__ = object.__hash__
+
+
+class GeluVariant(Enum):
+    Accurate = 0
+    Tanh = 2
 
     __hash__ = object.__hash__
 

@@ -22,9 +22,16 @@ def project(hidden: Tensor, parameter: Parameter, geometry: Geometry, cos: Tenso
     `parameter` gives a tensor by its published name below the layer. Order of the optional terms: bias, then the norm
     of each head, then rotation.
     """
-    query = _heads(hidden, parameter, "q_proj", geometry.query_heads, geometry)
-    key = _heads(hidden, parameter, "k_proj", geometry.key_value_heads, geometry)
-    value = _heads(hidden, parameter, "v_proj", geometry.key_value_heads, geometry)
+    counts = (geometry.query_heads, geometry.key_value_heads, geometry.key_value_heads)
+    if geometry.fused_projections:
+        widths = [count * geometry.head_dim for count in counts]
+        projected = (hidden @ parameter("self_attn.qkv_proj.weight").T).split(widths, dim=1)
+    else:
+        projected = [_project(hidden, parameter, f"{name}_proj", geometry) for name in "qkv"]
+    query, key, value = (
+        rows.reshape(hidden.shape[0], count, geometry.head_dim).transpose(0, 1)
+        for rows, count in zip(projected, counts)
+    )
     if geometry.query_key_norm:
         query = rms_norm(query, parameter("self_attn.q_norm.weight"), geometry.norm_epsilon)
         key = rms_norm(key, parameter("self_attn.k_norm.weight"), geometry.norm_epsilon)
@@ -55,8 +62,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, start: int) -> Tensor:
     return attended.reshape(tokens, query_heads * head_dim)
 
 
-def _heads(hidden: Tensor, parameter: Parameter, projection: str, heads: int, geometry: Geometry) -> Tensor:
+def _project(hidden: Tensor, parameter: Parameter, projection: str, geometry: Geometry) -> Tensor:
     projected = hidden @ parameter(f"self_attn.{projection}.weight").T
     if geometry.query_key_value_bias:
         projected = projected + parameter(f"self_attn.{projection}.bias")
-    return projected.reshape(hidden.shape[0], heads, geometry.head_dim).transpose(0, 1)
+    return projected

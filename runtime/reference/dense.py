@@ -1,4 +1,4 @@
-"""Whole dense decoder models: Llama, Mistral, Qwen2.5 and Qwen3 without windows."""
+"""Whole dense decoder models: Llama, Mistral, Phi, Qwen2.5 and Qwen3 without windows."""
 
 from __future__ import annotations
 
@@ -47,11 +47,13 @@ def forward(
     tokens: Sequence[int],
     *,
     cache: Cache | None = None,
+    total: int | None = None,
     rows: Sequence[int] | None = None,
     observe: Observer | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Logits `[rows, vocabulary]` of `tokens`, which follow whatever `cache` holds.
+    """Logits `[rows, vocabulary]` of `tokens`, which follow whatever `cache` holds and are part of a prompt of `total`
+    tokens (default: it ends here), on which the kind of rotary embedding "longrope" depends as a whole.
 
     `tensors` maps published names (model.layers.0.self_attn.q_proj.weight, ...) to tensors of any floating dtype; each
     is converted to `dtype` when its layer is reached, so that a memory-mapped checkpoint is never whole in memory.
@@ -68,7 +70,8 @@ def forward(
         )
     cache = Cache() if cache is None else cache
     start = cache.length
-    cos, sin = cos_sin(geometry.rope, torch.arange(start, start + len(ids)), dtype)
+    end = start + len(ids)
+    cos, sin = cos_sin(geometry.rope, torch.arange(start, end), dtype, end if total is None else total)
     hidden = tensors["model.embed_tokens.weight"][ids].to(dtype)
     for layer in range(geometry.layers):
 
@@ -80,7 +83,7 @@ def forward(
         attended = attend(query, *cache.extend(layer, key, value), start)
         hidden = hidden + attended @ parameter("self_attn.o_proj.weight").T
         normed = rms_norm(hidden, parameter("post_attention_layernorm.weight"), geometry.norm_epsilon)
-        hidden = hidden + gated_mlp(normed, parameter)
+        hidden = hidden + gated_mlp(normed, parameter, geometry.fused_projections)
         if observe is not None:
             observe(layer, hidden, key, value)
     hidden = hidden if rows is None else hidden[torch.as_tensor(rows)]
@@ -97,4 +100,5 @@ def token_by_token(
     No token is ever computed beside a later one, so nothing here depends on a mask or on how a prompt is cut.
     """
     cache = Cache()
-    return torch.cat([forward(geometry, tensors, [token], cache=cache, dtype=dtype) for token in tokens]), cache
+    logits = [forward(geometry, tensors, [token], cache=cache, total=len(tokens), dtype=dtype) for token in tokens]
+    return torch.cat(logits), cache

@@ -8,9 +8,12 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 
-def gated_mlp(hidden: Tensor, parameter: Callable[[str], Tensor]) -> Tensor:
+def gated_mlp(hidden: Tensor, parameter: Callable[[str], Tensor], fused: bool) -> Tensor:
     """down(silu(gate(x)) * up(x)) over `[tokens, hidden]` (Shazeer, 2020); `parameter` gives a tensor by its published
-    name.
+    name. `fused`: gate and up are published as one tensor, gate first.
     """
-    gate = silu(hidden @ parameter("mlp.gate_proj.weight").T)
-    return (gate * (hidden @ parameter("mlp.up_proj.weight").T)) @ parameter("mlp.down_proj.weight").T
+    if fused:
+        gate, up = (hidden @ parameter("mlp.gate_up_proj.weight").T).chunk(2, dim=-1)
+    else:
+        gate, up = (hidden @ parameter(f"mlp.{name}_proj.weight").T for name in ("gate", "up"))
+    return (silu(gate) * up) @ parameter("mlp.down_proj.weight").T

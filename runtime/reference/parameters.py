@@ -17,15 +17,19 @@ def parameter_shapes(geometry: Geometry) -> dict[str, tuple[int, ...]]:
     query, key_value = geometry.query_heads * head_dim, geometry.key_value_heads * head_dim
     layer: dict[str, tuple[int, ...]] = {
         "input_layernorm.weight": (hidden,),
-        "self_attn.q_proj.weight": (query, hidden),
-        "self_attn.k_proj.weight": (key_value, hidden),
-        "self_attn.v_proj.weight": (key_value, hidden),
         "self_attn.o_proj.weight": (hidden, query),
         "post_attention_layernorm.weight": (hidden,),
-        "mlp.gate_proj.weight": (geometry.intermediate, hidden),
-        "mlp.up_proj.weight": (geometry.intermediate, hidden),
         "mlp.down_proj.weight": (hidden, geometry.intermediate),
     }
+    if geometry.fused_projections:
+        layer["self_attn.qkv_proj.weight"] = (query + 2 * key_value, hidden)
+        layer["mlp.gate_up_proj.weight"] = (2 * geometry.intermediate, hidden)
+    else:
+        layer |= {
+            f"self_attn.{name}_proj.weight": (width, hidden)
+            for name, width in zip("qkv", (query, key_value, key_value))
+        }
+        layer |= {f"mlp.{name}_proj.weight": (geometry.intermediate, hidden) for name in ("gate", "up")}
     if geometry.query_key_value_bias:
         layer |= {f"self_attn.{name}_proj.bias": (width,) for name, width in zip("qkv", (query, key_value, key_value))}
     if geometry.query_key_norm:

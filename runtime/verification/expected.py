@@ -47,8 +47,12 @@ def expect(
     peer_seconds: float,
     keep_hidden: int = 0,
 ) -> Expected:
-    """Run the reference over one prompt, and keep each layer's output for the first `keep_hidden` tokens."""
+    """Run the reference over one prompt, and each layer's output for its first `keep_hidden` tokens as a prompt."""
     cache, hidden = Cache(), []
+
+    def keep(layer: int, output: Tensor, key: Tensor, value: Tensor) -> None:
+        hidden.append(output[:keep_hidden].clone())
+
     began = time.perf_counter()
     logits = forward(
         geometry,
@@ -56,7 +60,10 @@ def expect(
         tokens,
         cache=cache,
         rows=[len(tokens) - 1],
-        observe=lambda layer, output, key, value: hidden.append(output[:keep_hidden].clone()),
+        observe=keep,
     )
     seconds = {"reference": time.perf_counter() - began, "transformers": peer_seconds}
+    if geometry.rope.kind == "longrope" and 0 < keep_hidden < len(tokens):  # a shorter prompt may be turned otherwise
+        hidden.clear()
+        forward(geometry, tensors, tokens[:keep_hidden], rows=[0], observe=keep)
     return Expected(tuple(tokens), logits[0], peer, tuple(cache.keys), tuple(cache.values), tuple(hidden), seconds)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from runtime.backend import ttnn
 from runtime.resources import Ownership
+from runtime.rope import head_order
 from runtime.staging import Stager
 from runtime.stats import Stats
 from runtime.verification.comparison import Agreement, agreement, worst_blocks
@@ -17,18 +18,19 @@ from runtime.verification.expected import Expected
 from runtime.verification.routes import Outcome, Row
 
 
-def cached(store: Tensor, row: Row, interleaved: bool) -> Tensor:
-    """A prompt's part of one store `[blocks, heads, block_size, head_dim]` -> `[heads, tokens, head_dim]`.
+def key_order(module: ModuleType) -> Tensor:
+    """Which published column of a key each column of the module's stores holds."""
+    geometry = module.GEOMETRY
+    return head_order(module.ROTARY_STYLE, geometry.head_dim, geometry.rope.dimensions)
 
-    `interleaved` keys hold the two elements of a rotated pair side by side; published models hold them half a head
-    apart.
+
+def cached(store: Tensor, row: Row, order: Tensor | None = None) -> Tensor:
+    """A prompt's part of one store `[blocks, heads, block_size, head_dim]` -> `[heads, tokens, head_dim]`, with the
+    columns of keys put back from `order` to where published models hold them.
     """
     blocks = store[list(row.pages)]
     heads = blocks.transpose(0, 1).flatten(1, 2)[:, : len(row.tokens)]
-    if not interleaved:
-        return heads
-    pairs = heads.unflatten(-1, (-1, 2))
-    return pairs.transpose(-1, -2).flatten(-2)
+    return heads if order is None else heads[..., order.argsort()]
 
 
 def caches(
@@ -38,11 +40,11 @@ def caches(
     is read once."""
     measured: list[dict[str, list[Agreement]]] = [{"keys": [], "values": []} for _ in outcomes]
     for name in ("keys", "values"):
-        interleaved = name == "keys" and module.ROTARY_STYLE == "interleaved"
+        order = key_order(module) if name == "keys" else None
         for layer, store in enumerate(getattr(stores, name)):
             host = ttnn.to_torch(store)
             for outcome, found in zip(outcomes, measured):
-                ours = cached(host, outcome.row, interleaved).float()
+                ours = cached(host, outcome.row, order).float()
                 theirs = getattr(expected[outcome.row.prompt], name)[layer]
                 found[name].append(worst_blocks(ours, theirs, module.BLOCK_SIZE))
     return measured

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from runtime.pages import block_count
 from runtime.request import PreparedPrefill
+from runtime.tables import rotary_switch
 
 MOST_SLICES = 5
 
@@ -74,7 +75,7 @@ def after_cached_prefix(module: ModuleType, prefill: Any, rows: Sequence[Row]) -
     outcomes = []
     for row in rows:
         prefix = _cut(module, row, 2, 1)
-        if prefix:
+        if prefix and _same_side(module, prefix, len(row.tokens)):
             owner = Row(row.prompt, row.tokens[:prefix], row.pages[: block_count(prefix, module.BLOCK_SIZE)])
             _call(prefill, [owner], [prefix], [0], final=True)
             outcomes += _call(prefill, [row], [len(row.tokens)], [prefix], final=True)
@@ -85,7 +86,8 @@ def in_slices(module: ModuleType, prefill: Any, rows: Sequence[Row]) -> list[Out
     """The caller cuts the prompt into up to five slices; only the last one has a result."""
     outcomes = []
     for row in rows:
-        cuts = sorted({_cut(module, row, MOST_SLICES, index) for index in range(MOST_SLICES)} | {len(row.tokens)})
+        ends = {_cut(module, row, MOST_SLICES, index) for index in range(1, MOST_SLICES)} - {0} | {len(row.tokens)}
+        cuts = [0, *sorted(end for end in ends if _same_side(module, end, len(row.tokens)))]
         if len(cuts) > 2:
             passes: tuple[str, ...] = ()
             seconds = 0.0
@@ -107,6 +109,12 @@ ROUTES: dict[str, Callable[[ModuleType, Any, Sequence[Row]], list[Outcome]]] = {
 def _cut(module: ModuleType, row: Row, pieces: int, index: int) -> int:
     """The aligned position at or below `index`/`pieces` of the prompt."""
     return len(row.tokens) * index // pieces // module.ALIGNMENT * module.ALIGNMENT
+
+
+def _same_side(module: ModuleType, part: int, whole: int) -> bool:
+    """Whether the keys of a part of a prompt are turned by the same rotary tables as those of the whole."""
+    switch = rotary_switch(module)
+    return switch is None or (part > switch) == (whole > switch)
 
 
 def _call(

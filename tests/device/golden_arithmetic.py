@@ -25,7 +25,7 @@ def elementwise() -> Iterator[Comparison]:
                 lambda golden, a, b: golden(a, b),
                 ONE_STEP,
             )
-        for activation in ("SILU", "GELU", "RELU", "SIGMOID"):
+        for activation in ("SILU", "GELU", "GELU_TANH", "RELU", "SIGMOID", "TANH"):
             for name in ("add", "mul"):
                 yield Comparison(
                     name,
@@ -54,6 +54,7 @@ def elementwise() -> Iterator[Comparison]:
                 lambda golden, x: golden(x, dim=-1, keepdim=True),
                 tolerance,
             )
+        yield from _bounded(single)
         for target in ("bfloat16", "float32", "bfloat8_b", "bfloat4_b"):
             yield Comparison(
                 "typecast",
@@ -73,6 +74,44 @@ def elementwise() -> Iterator[Comparison]:
                 _ttnn_arch_name="wormhole_b0",
             ),
         )
+
+
+def _bounded(single: dict[str, Value]) -> Iterator[Comparison]:
+    """Gates and caps of one tensor."""
+    yield Comparison("tanh", single, lambda t, x: t.tanh(x), lambda golden, x: golden(x), ONE_STEP)
+    for variant in ("Accurate", "Tanh"):
+        yield Comparison(
+            "gelu",
+            single,
+            lambda t, x, variant=variant: t.gelu(x, variant=getattr(t.GeluVariant, variant)),
+            lambda golden, x, variant=variant: golden(x, variant=_named(f"GeluVariant.{variant}")),
+            ONE_STEP,
+        )
+    for factor in (30.0, -0.375):  # which bfloat16 holds
+        yield Comparison(
+            "mul",
+            single,
+            lambda t, x, factor=factor: t.mul(x, factor),
+            lambda golden, x, factor=factor: golden(x, factor),
+            ONE_STEP,
+        )
+        yield Comparison(
+            "mul",
+            single,
+            lambda t, x, factor=factor: t.mul(x, factor, input_tensor_a_activations=[t.UnaryOpType.TANH]),
+            lambda golden, x, factor=factor: golden(x, factor, input_tensor_a_activations=[_named("UnaryOpType.TANH")]),
+            ONE_STEP,
+        )
+    if single["x"].dtype != "float32":
+        for beta in (0.5, 30.0):
+            yield Comparison(
+                "softcap",
+                single,
+                lambda t, x, beta=beta: t.softcap(x, beta),
+                lambda golden, x, beta=beta: golden(x, beta),
+                ONE_STEP,
+                "p150",
+            )
 
 
 def _named(name: str) -> Any:

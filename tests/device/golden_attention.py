@@ -94,6 +94,62 @@ def attention() -> Iterator[Comparison]:
             )
 
 
+def windows_and_sinks() -> Iterator[Comparison]:
+    """What reaches back over fewer tokens, and what shares the weights with a sink."""
+    for number, (window, sunk, tokens, start, dim) in enumerate(
+        (
+            (1, False, 96, 64, 64),
+            (31, True, 160, 32, 32),
+            (32, False, 96, 128, 96),
+            (48, True, 128, 0, 64),
+            (200, True, 96, 128, 32),
+        )
+    ):
+        inputs = {"q": Value(drawn(290 + number, 1, 4, tokens, dim))}
+        if sunk:
+            inputs["sink"] = Value(drawn(300 + number, 1, 4, 1, 1, scale=4.0))
+        options = {"sliding_window_size": window, "scale": 0.25}
+        sequence = {name: Value(drawn(seed + number, 1, 2, tokens, dim)) for name, seed in (("k", 310), ("v", 320))}
+        yield Comparison(
+            "transformer.scaled_dot_product_attention",
+            {**inputs, **sequence},
+            lambda t, q, k, v, sink=None, options=options: t.transformer.scaled_dot_product_attention(
+                q, k, v, attention_sink=sink, **options
+            ),
+            lambda golden, q, k, v, sink=None, options=options: golden(q, k, v, attention_sink=sink, **options),
+            ATTENDED,
+        )
+        cache = {name: Value(drawn(seed + number, 32, 2, 32, dim)) for name, seed in (("k", 330), ("v", 340))}
+        entries = torch.randperm(32, generator=torch.Generator().manual_seed(350 + number))[None, :16]
+        yield Comparison(
+            "transformer.chunked_scaled_dot_product_attention",
+            {
+                **inputs,
+                **cache,
+                "table": Value(entries, "int32", ROW_MAJOR),
+                "start": Value(torch.tensor([start]), "int32", ROW_MAJOR),
+            },
+            lambda t, q, k, v, table, start, sink=None, options=options: (
+                t.transformer.chunked_scaled_dot_product_attention(
+                    q, k, v, table, chunk_start_idx_tensor=start, attention_sink=sink, **options
+                )
+            ),
+            lambda golden, q, k, v, table, start, sink=None, options=options: golden(
+                q, k, v, table, chunk_start_idx_tensor=start, attention_sink=sink, **options
+            ),
+            ATTENDED,
+        )
+    sink = Value(drawn(360, 1, 8, 1, 1, scale=4.0))
+    whole = {name: Value(drawn(361 + place, 2, (8, 2, 2)[place], 96, 64)) for place, name in enumerate(("q", "k", "v"))}
+    yield Comparison(
+        "transformer.scaled_dot_product_attention",
+        {**whole, "sink": sink},
+        lambda t, q, k, v, sink: t.transformer.scaled_dot_product_attention(q, k, v, attention_sink=sink),
+        lambda golden, q, k, v, sink: golden(q, k, v, attention_sink=sink),
+        ATTENDED,
+    )
+
+
 def chunks() -> Iterator[Comparison]:
     for number, (batch, block, start, stored) in enumerate(
         ((1, 32, 96, "bfloat16"), (2, 64, 128, "bfloat8_b"), (1, 128, 0, "bfloat4_b"))

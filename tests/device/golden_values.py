@@ -27,7 +27,8 @@ class Value(NamedTuple):
 class Comparison(NamedTuple):
     """`call(t, **tensors)` on the emulator `t`; `reference(golden, **values)` in torch; each returns one tensor or several.
 
-    `tolerance` is the largest difference in float32, relative to the largest value of the result.
+    `tolerance` is the largest difference in float32, relative to the largest value of the result, `board` one that has
+    the operation.
     """
 
     operation: str
@@ -35,6 +36,7 @@ class Comparison(NamedTuple):
     call: Callable[..., Any]
     reference: Callable[..., Any]
     tolerance: float = MOVED
+    board: str = "n150"
 
 
 def drawn(seed: int, *shape: int, scale: float = 1.0) -> torch.Tensor:

@@ -77,7 +77,7 @@ def room(reference: torch.Tensor, ours: torch.Tensor, dtype: Any) -> torch.Tenso
 
 def compare(library: ModuleType, comparison: Comparison, precision: str) -> int:
     """Run one comparison and return how many values it held."""
-    device = emulator.open_device(board=BOARDS["n150"], precision=precision)
+    device = emulator.open_device(board=BOARDS[comparison.board], precision=precision)
     tensors = {name: uploaded(device, value) for name, value in comparison.inputs.items()}
     seen = {name: held(tensor) for name, tensor in tensors.items()}
     results = comparison.call(emulator, **tensors)

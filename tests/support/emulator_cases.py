@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.support.emulator_minimal_cases import MINIMAL_CASES, MINIMAL_STRICTER
 from tests.support.emulator_tail_cases import TAIL_CASES, TAIL_STRICTER
+from tests.support.emulator_window_cases import WINDOW_CASES, WINDOW_STRICTER
 
 Case = Callable[[Any, Any], Any]
 
@@ -812,9 +813,9 @@ CASES |= {
     "topk, k 0": lambda t, make: t.topk(make((1, 1, 32, 64)), k=0, dim=-1),
 }
 
-# --- what follows the body --------------------------------------------------------------------------------------------
+# --- what follows the body, and what some families add ----------------------------------------------------------------
 
-CASES |= TAIL_CASES | MINIMAL_CASES
+CASES |= TAIL_CASES | MINIMAL_CASES | WINDOW_CASES
 
 # --- where the emulator is stricter than the library -----------------------------------------------------------------
 
@@ -849,4 +850,4 @@ STRICTER = {
     "add, ranks differ": NOT_MODELLED,
     "argmax, integers": NOT_MODELLED,
     "topk, k 0": "an empty tensor is a mistake of the caller's",
-} | TAIL_STRICTER | MINIMAL_STRICTER
+} | TAIL_STRICTER | MINIMAL_STRICTER | WINDOW_STRICTER

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from runtime.tables import Geometry, Rope
+from runtime.verification.sources import published_rope
 
 SCALED = Rope(
     "llama3", 10000.0, 32, factor=8.0, low_frequency_factor=1.0, high_frequency_factor=4.0, original_context=64
@@ -46,8 +47,59 @@ GEOMETRIES = {
         BASE, query_key_value_bias=True, head_dim=96, rope=replace(BASE.rope, dimensions=96)
     ),
     "qwen3-heads-of-96": replace(BASE, query_key_norm=True, head_dim=96, rope=replace(BASE.rope, dimensions=96)),
+    "phi3": replace(BASE, fused_projections=True, rope=replace(BASE.rope, theta=250000.0)),
+    "phi3-three-quarters": replace(
+        BASE, fused_projections=True, tied_embeddings=True, rope=replace(BASE.rope, dimensions=24)
+    ),
 }
-TRANSFORMERS = {"llama": "Llama", "mistral": "Mistral", "qwen2.5": "Qwen2", "qwen3": "Qwen3"}
+# Kinds of rotary embedding and widths that the families above do not have.
+YARN = replace(
+    BASE.rope, kind="yarn", factor=4.0, original_context=256, beta_fast=8.0, beta_slow=1.0, attention_factor=1.138629
+)
+LINEAR = replace(BASE.rope, kind="linear", factor=3.0)
+VARIATIONS = {
+    "llama-heads-of-256": replace(
+        BASE, hidden=512, query_heads=2, key_value_heads=1, head_dim=256, rope=replace(BASE.rope, dimensions=256)
+    ),
+    "mistral-heads-narrower-than-hidden": replace(BASE, hidden=160),
+    "llama-linear": replace(BASE, rope=LINEAR),
+    "llama-yarn": replace(BASE, rope=YARN),
+    "mistral-linear": replace(BASE, rope=LINEAR),
+    "mistral-yarn": replace(BASE, rope=YARN),
+    "qwen2.5-yarn": replace(BASE, query_key_value_bias=True, rope=YARN),
+    "qwen3-yarn-not-truncated": replace(
+        BASE, query_key_norm=True, head_dim=64, rope=replace(YARN, dimensions=64, truncate=False, attention_factor=1.3)
+    ),
+    "phi3-heads-of-96-two-thirds": replace(
+        BASE, fused_projections=True, hidden=384, head_dim=96, rope=replace(BASE.rope, dimensions=64)
+    ),
+}
+
+
+def longrope(head_dim: int, dimensions: int, switch: int) -> Geometry:
+    """A geometry whose prompts of more than `switch` tokens are turned by other factors."""
+    pairs = dimensions // 2
+    rope = replace(
+        BASE.rope,
+        kind="longrope",
+        dimensions=dimensions,
+        original_context=switch,
+        attention_factor=1.190238,
+        short_factors=tuple(1 + index / pairs for index in range(pairs)),
+        long_factors=tuple(1.25 + 3 * index / pairs for index in range(pairs)),
+    )
+    return replace(BASE, fused_projections=True, hidden=4 * head_dim, head_dim=head_dim, rope=rope)
+
+
+# Prompts of both sides share waves of 128 at a switch of 100, chunks of 128 from 128 on at one of 200.
+LONGROPE = {
+    "phi3-longrope-in-waves": longrope(32, 32, 100),
+    "phi3-longrope-in-chunks": longrope(64, 48, 200),
+    "phi3-longrope-heads-of-96-in-waves": longrope(96, 96, 100),
+    "phi3-longrope-heads-of-96-in-chunks": longrope(96, 72, 200),
+}
+EVERY_GEOMETRY = GEOMETRIES | VARIATIONS | LONGROPE
+TRANSFORMERS = {"llama": "Llama", "mistral": "Mistral", "phi3": "Phi3", "qwen2.5": "Qwen2", "qwen3": "Qwen3"}
 
 
 @dataclass(frozen=True)
@@ -75,18 +127,11 @@ def build_peer(family: str, geometry: Geometry | None = None, seed: int = 0) -> 
     """A transformers model of `family` in float32 with eager attention and every parameter drawn at random."""
     import transformers
 
-    geometry = geometry or GEOMETRIES[family]
+    geometry = geometry or EVERY_GEOMETRY[family]
     kind = TRANSFORMERS[family.split("-")[0]]
-    rope = geometry.rope
-    parameters = {"rope_type": rope.kind, "rope_theta": rope.theta}
-    if rope.kind == "llama3":
-        parameters |= {
-            "factor": rope.factor,
-            "low_freq_factor": rope.low_frequency_factor,
-            "high_freq_factor": rope.high_frequency_factor,
-            "original_max_position_embeddings": rope.original_context,
-        }
     options = {"sliding_window": None} if kind == "Mistral" else {}
+    if kind == "Phi3":
+        options = {"pad_token_id": None, "original_max_position_embeddings": geometry.rope.original_context}
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=geometry.vocabulary,
         hidden_size=geometry.hidden,
@@ -97,7 +142,7 @@ def build_peer(family: str, geometry: Geometry | None = None, seed: int = 0) -> 
         head_dim=geometry.head_dim,
         rms_norm_eps=geometry.norm_epsilon,
         tie_word_embeddings=geometry.tied_embeddings,
-        rope_parameters=parameters,
+        rope_parameters=published_rope(geometry.rope, geometry.head_dim),
         max_position_embeddings=4096,
         attn_implementation="eager",
         **options,

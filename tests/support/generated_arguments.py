@@ -218,7 +218,7 @@ def rotary_pairs(draw: Draw) -> Call:
 
 
 def _activations(draw: Draw) -> list[Any]:
-    names = ("SILU", "GELU", "RELU", "SIGMOID")
+    names = ("SILU", "GELU", "GELU_TANH", "RELU", "SIGMOID", "TANH")
     return [
         draw.mostly(Attribute(f"UnaryOpType.{draw.choice(names)}"), "silu", 7) for _ in range(draw.choice((1, 1, 2)))
     ]
@@ -243,6 +243,8 @@ def binary(name: str) -> Any:
         }
         if name != "subtract":
             arguments |= draw.maybe("input_tensor_a_activations", lambda: _activations(draw), 0.3)
+        if draw.random() < 0.2:
+            arguments["b"] = draw.mostly(draw.choice((30.0, 1 / 30, -2, 0)), True, float("inf"), 1e40, often=0.8)
         return Call(name, ("a", "b"), arguments)
 
     return call
@@ -253,6 +255,22 @@ def unary(name: str) -> Any:
         return Call(name, ("input_tensor",), {"input_tensor": _tensor(draw), **draw.memory()})
 
     return call
+
+
+def gelu(draw: Draw) -> Call:
+    kinds = (Attribute("GeluVariant.Tanh"), Attribute("GeluVariant.Accurate"))
+    arguments = {
+        "input_tensor": _tensor(draw),
+        **draw.maybe("variant", lambda: draw.mostly(draw.choice(kinds), 2, None, "tanh"), 0.7),
+        **draw.memory(),
+    }
+    return Call("gelu", ("input_tensor",), arguments)
+
+
+def softcap(draw: Draw) -> Call:
+    beta = draw.mostly(draw.choice((30.0, 50, 0.5, -4.0)), 0.0, 0, True, None, "30")
+    arguments = {"input_tensor": _tensor(draw, BF16, BF8), "beta": beta, **draw.memory()}
+    return Call("softcap", ("input_tensor", "beta"), arguments)
 
 
 def typecast(draw: Draw) -> Call:
@@ -373,6 +391,9 @@ GENERATORS = {
     "subtract": binary("subtract"),
     "exp": unary("exp"),
     "log": unary("log"),
+    "tanh": unary("tanh"),
+    "gelu": gelu,
+    "softcap": softcap,
     "typecast": typecast,
     "max": reduction("max"),
     "sum": reduction("sum"),
@@ -387,8 +408,8 @@ MORE_SETS = {
     "linear": 500,
     "experimental.minimal_matmul": 400,
     "experimental.dit_minimal_matmul_addcmul_fused": 400,
-    "transformer.scaled_dot_product_attention": 400,
-    "transformer.chunked_scaled_dot_product_attention": 400,
+    "transformer.scaled_dot_product_attention": 700,
+    "transformer.chunked_scaled_dot_product_attention": 700,
 }
 CALLS = {
     name: call

@@ -9,6 +9,7 @@ from tests.support.generated_cases import (
     BF8,
     BF16,
     DRAM,
+    F32,
     FLOATS,
     I32,
     L1,
@@ -24,8 +25,7 @@ from tests.support.generated_cases import (
 
 
 def _program(draw: Draw, dim: int) -> Made:
-    """Of narrow heads also large chunks: near the end of L1 the emulator's size is only an upper bound."""
-    chunks = (32, 64, 128, 256) if dim <= 128 else (32, 64, 128)
+    chunks = (32, 64, 96, 128, 256, 512)
     fields = {
         "compute_with_storage_grid_size": draw.mostly((8, 8), (4, 4), (1, 1), (9, 8), (11, 10), (0, 0), often=0.85),
         "q_chunk_size": draw.mostly(draw.choice(chunks), 0, 16, 33, 48, often=0.93),
@@ -44,11 +44,30 @@ def _options(draw: Draw, dim: int) -> dict[str, Any]:
     }
 
 
+def _window_and_sink(draw: Draw, heads: int) -> dict[str, Any]:
+    shape = draw.mostly(
+        (1, heads, 1, 1), (1, heads, 1, 32), (1, 1, 1, heads), (heads, 32), (1, heads + 1, 1, 1), often=0.8
+    )
+    window = draw.choice((1, 31, 32, 48, 64, 128, 200, 1024))
+    return {
+        **draw.maybe(
+            "sliding_window_size", lambda: draw.mostly(window, 0, None, True, -1, 2**31, 2**32, 1.0, often=0.8), 0.35
+        ),
+        **draw.maybe(
+            "attention_sink",
+            lambda: Operand(
+                shape, draw.mostly(BF16, BF8, BF4, F32), draw.mostly(TILE, ROW_MAJOR), draw.mostly(DRAM, L1)
+            ),
+            0.35,
+        ),
+    }
+
+
 def _heads(draw: Draw) -> tuple[int, int, int]:
     """Query heads, key-value heads and the width of a head."""
     shared = draw.choice((1, 2, 3))
     heads = draw.mostly(shared * draw.choice((1, 2, 4)), shared + 1, often=0.93)
-    return heads, shared, draw.mostly(64, 32, 96, 128, 80, 256, often=0.5)
+    return heads, shared, draw.mostly(64, 32, 96, 128, 80, 256, 512, often=0.5)
 
 
 def attention(draw: Draw) -> Call:
@@ -64,8 +83,12 @@ def attention(draw: Draw) -> Call:
         **draw.maybe("is_causal", lambda: draw.mostly(True, False), 0.8),
         **_options(draw, dim),
         **draw.maybe("output_concat_heads", lambda: draw.mostly(True, False), 0.3),
+        **_window_and_sink(draw, heads),
     }
     if draw.random() < 0.3:
+        if draw.random() < 0.85:
+            for name in ("sliding_window_size", "attention_sink"):
+                arguments.pop(name, None)
         windows = draw.choice([count for count in (1, 2, 4) if count <= tokens])
         bounds = (*range(0, tokens - tokens % windows, tokens // windows), tokens)
         bounds = bounds if len(bounds) == windows + 1 else (0, tokens)
@@ -96,7 +119,8 @@ def chunked_attention(draw: Draw) -> Call:
             draw.choice((0, 128, 256)), 32, 64, 16, 16, 16, -128, 4096, often=0.7
         )
     operation = "transformer.chunked_scaled_dot_product_attention"
-    return Call(operation, ("q", "k", "v", "page_table"), {**arguments, **_options(draw, dim)})
+    arguments |= {**_options(draw, dim), **_window_and_sink(draw, heads)}
+    return Call(operation, ("q", "k", "v", "page_table"), arguments)
 
 
 ENTRIES = tuple(number % 16 for number in range(64))  # no two of one row are equal, and all are in the smaller cache

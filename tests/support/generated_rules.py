@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 from tests.support.generated_cases import (
     BF16,
+    BLOCK_FLOATS,
     FLOATS,
     INTEGERS,
     ROW_MAJOR,
@@ -47,10 +48,13 @@ from tests.support.generated_properties import (
 )
 
 NOT_MODELLED = "emitted modules do not use it"
-NUMBERS = ("dim", "dim1", "dim2", "k", "seed", "seeds", "batch_idx", "chunk_start_idx", "epsilon", "scale", "scalar")
+NUMBERS = (
+    *("dim", "dim1", "dim2", "k", "seed", "seeds", "batch_idx", "chunk_start_idx", "epsilon", "scale", "scalar"),
+    *("sliding_window_size", "b", "beta"),
+)
 PADDING = "padding would be taken for tokens"
 MATMULS = ("linear", "minimal_matmul", "dit_minimal_matmul_addcmul_fused")
-BINARY, UNARY, REDUCTIONS = ("add", "mul", "subtract"), ("exp", "log"), ("max", "sum")
+BINARY, REDUCTIONS = ("add", "mul", "subtract"), ("max", "sum")
 ATTENTION, CHUNKED = "scaled_dot_product_attention", "chunked_scaled_dot_product_attention"
 
 
@@ -232,6 +236,16 @@ STRICTER = {
         lambda call: tensor_is(call, "cu_window_seqlens", lambda bounds: shape_of(call, "q")[:1] != (1,)),
     ),
     "bounds that do not cover": Rule("rows beyond the bounds would be read", (ATTENTION,), bounds_do_not_cover),
+    "sinks in block floats": Rule(
+        "the kernel reads the tile as bfloat16",
+        (ATTENTION, CHUNKED),
+        lambda call: tensor_is(call, "attention_sink", lambda sink: sink.dtype in BLOCK_FLOATS),
+    ),
+    "windows beyond signed numbers": Rule(
+        "the kernel counts in signed numbers of 32 bits",
+        (ATTENTION, CHUNKED),
+        lambda call: isinstance(call["sliding_window_size"], int) and call["sliding_window_size"] >= 2**31,
+    ),
     "both starts": Rule(
         "one of them is ignored without a word",
         (CHUNKED,),
@@ -265,8 +279,17 @@ STRICTER = {
         and any(not isinstance(item, Attribute) for item in call["input_tensor_a_activations"]),
     ),
     "numbers as operands": Rule(
-        NOT_MODELLED, BINARY, lambda call: not isinstance(call["a"], Operand) or not isinstance(call["b"], Operand)
+        NOT_MODELLED,
+        BINARY,
+        lambda call: not isinstance(call["a"], Operand)
+        or (not isinstance(call["b"], Operand) and short_name(call) != "mul"),
     ),
+    "factors without end": Rule(
+        "infinity leaves nothing of what it multiplies",
+        ("mul",),
+        lambda call: isinstance(call["b"], float) and abs(call["b"]) > 3.5e38,
+    ),
+    "variants by number": Rule("a variant has a name", ("gelu",), lambda call: isinstance(call["variant"], int)),
     "casts between floats and integers": Rule(NOT_MODELLED, ("typecast",), cast_between_kinds),
     "other dimensions": Rule(NOT_MODELLED, ("max", "sum", "argmax", "topk", "gather"), other_dimension),
     "reductions of rows": Rule(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import Tensor
 from generator import catalog, geometry, inputs, targets
 from generator.manifest import check
 from generator.pipeline import emit
+from generator.rules import ROPE_KEYS
 from generator.toml_source import scan
 from runtime.backend import open_device, ttnn
 from runtime.load import load
@@ -23,10 +25,10 @@ from runtime.prefill import Prefill
 from runtime.stores import allocate
 from runtime.tables import Geometry
 from runtime.verification.comparison import relative_error, worst_blocks
-from runtime.verification.measure import cached
+from runtime.verification.measure import cached, key_order
 from runtime.verification.routes import Row
 from runtime.weights import load_weights
-from tests.support.families import GEOMETRIES, Peer, build_peer, random_tokens
+from tests.support.families import EVERY_GEOMETRY, Peer, build_peer, random_tokens
 
 EXACT = {
     "weights": "bfloat16",
@@ -40,8 +42,8 @@ PACKED = EXACT | {"weights": "bfloat8_b", "head": "bfloat8_b", "key_value": "bfl
 
 def manifest(family: str, dtypes: dict[str, str]) -> dict[str, Any]:
     """The manifest of a tiny family: three lengths, waves up to eight, five whole chunks of context."""
-    shape, rope = GEOMETRIES[family], GEOMETRIES[family].rope
-    scaling = ("factor", "low_frequency_factor", "high_frequency_factor", "original_context")
+    shape, rope = EVERY_GEOMETRY[family], EVERY_GEOMETRY[family].rope
+    partial = {"rotary_dimensions": rope.dimensions} if rope.dimensions < shape.head_dim else {}
     return {
         "name": "golden",
         "family": {"qwen2.5": "qwen2"}.get(family.split("-")[0], family.split("-")[0]),
@@ -55,8 +57,9 @@ def manifest(family: str, dtypes: dict[str, str]) -> dict[str, Any]:
             "rope": {
                 "kind": rope.kind,
                 "theta": rope.theta,
-                **({name: getattr(rope, name) for name in scaling} if rope.kind == "llama3" else {}),
+                **{name: getattr(rope, name) for name in ROPE_KEYS[rope.kind]},
             },
+            **partial,
         },
         "target": {
             "n150": {
@@ -90,12 +93,21 @@ def module_of(family: str, packed: bool = False) -> ModuleType:
     return build_module(manifest(family, PACKED if packed else EXACT))
 
 
-class Bench:
-    """A tiny family on a device of its own, with the parameters of a transformers model."""
+def mistaken(family: str, **rope: Any) -> ModuleType:
+    """The module of a family that believes other numbers of its rotary embedding: its tables are made from these."""
+    module = module_of(family)
+    believed = replace(module.GEOMETRY, rope=replace(module.GEOMETRY.rope, **rope))
+    return SimpleNamespace(**vars(module) | {"GEOMETRY": believed})
 
-    def __init__(self, family: str, precision: str = "float32", packed: bool = False) -> None:
+
+class Bench:
+    """A tiny family on a device of its own, with the parameters of a transformers model; `module` replaces its own."""
+
+    def __init__(
+        self, family: str, precision: str = "float32", packed: bool = False, module: ModuleType | None = None
+    ) -> None:
         self.peer: Peer = build_peer(family)
-        self.module = module_of(family, packed)
+        self.module = module or module_of(family, packed)
         self.geometry: Geometry = self.module.GEOMETRY
         self.device = open_device(self.module.BOARD, precision=precision)
         self.load(self.peer.tensors)
@@ -154,10 +166,10 @@ class Bench:
 
     def cache(self, row: Row) -> dict[str, list[Tensor]]:
         """What the stores hold of a row, each layer `[heads, tokens, head_dim]` in published order."""
-        interleaved = self.module.ROTARY_STYLE == "interleaved"
+        order = key_order(self.module)
         return {
             name: [
-                cached(self.store(name, layer), row, interleaved and name == "keys")
+                cached(self.store(name, layer), row, order if name == "keys" else None)
                 for layer in range(self.module.LAYERS)
             ]
             for name in ("keys", "values")

@@ -80,6 +80,12 @@ def test_show_gives_numbers_with_their_keys_memory_and_passes() -> None:
     assert {"weights", "key_value", "total", "capacity"} <= {line[0] for line in lines if line}
 
 
+def test_show_counts_a_long_list_and_writes_a_short_one_out() -> None:
+    lines = codegen("show", "phi-3.5-mini", "--target", "n150").out.split("\n")
+    assert "  rope.short_factors             (48 numbers)                 model.rope.short_factors" in lines
+    assert "  waves                          (1, 2, 4, 8, 16, 32)         target.n150.waves" in lines
+
+
 def test_show_as_json_is_the_same_for_every_target() -> None:
     data = codegen("show", "smollm2-135m", "--json").data
     assert [one["target"] for one in data["targets"]] == ["n150", "p150"]

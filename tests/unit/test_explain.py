@@ -26,8 +26,9 @@ def line_of(path: Path, start: str) -> int:
     return next(number for number, line in enumerate(lines, 1) if line.startswith(start))
 
 
-def test_every_line_of_a_module_is_explained() -> None:
-    made = emitted("qwen2.5-7b", "n150")
+@pytest.mark.parametrize("model", ["qwen2.5-7b", "phi-3.5-mini"])
+def test_every_line_of_a_module_is_explained(model: str) -> None:
+    made = emitted(model, "n150")
     lines = made.text.split("\n")[:-1]
     found = [explain(made, number, inputs.TEMPLATES) for number in range(1, len(lines) + 1)]
     assert [one.text for one in found] == lines
@@ -35,6 +36,15 @@ def test_every_line_of_a_module_is_explained() -> None:
     known = set(made.resolved.keys.values())
     assert all(key in {part.strip() for keys in known for part in keys.split(",")} for one in found for key in one.keys)
     assert sum(bool(one.keys) for one in found) > 100
+
+
+def test_the_numbers_of_a_list_lead_to_the_keys_of_the_lists() -> None:
+    made = emitted("phi-3.5-mini", "n150")
+    lines = made.text.split("\n")
+    for constant in ("SHORT_FACTORS = (", "LONG_FACTORS = ("):
+        first = next(number for number, line in enumerate(lines, 1) if line.startswith(constant)) + 1
+        keys = explain(made, first, inputs.TEMPLATES).keys
+        assert keys == ("model.rope.short_factors", "model.rope.long_factors")
 
 
 def test_fields_behind_tables_are_fields_with_a_key() -> None:

@@ -18,7 +18,12 @@ from generator.targets import Board, load_board
 from tests.support.manifests import read
 
 N150, P150 = (load_board(catalog.BUILT_IN, name) for name in ("n150", "p150"))
-SHIPPED = catalog.names(catalog.BUILT_IN)
+SHIPPED = [
+    (name, board)
+    for name in catalog.names(catalog.BUILT_IN)
+    for board in (N150, P150)
+    if board.name in load(catalog.BUILT_IN, name).manifest.target
+]
 LLAMA_8B = ("llama-3.1-8b", N150)
 
 
@@ -32,9 +37,8 @@ def shipped(name: str, board: Board) -> Resolved:
     return resolve(load(catalog.BUILT_IN, name), board)
 
 
-@pytest.mark.parametrize("board", [N150, P150], ids=lambda board: board.name)
-@pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_model_fits_both_boards(name: str, board: Board) -> None:
+@pytest.mark.parametrize(("name", "board"), SHIPPED, ids=lambda value: getattr(value, "name", value))
+def test_every_shipped_model_fits_its_boards(name: str, board: Board) -> None:
     resolved = shipped(name, board)
     memory = resolved.memory
     assert memory.total <= memory.capacity, (memory.total, memory.capacity)
@@ -75,7 +79,8 @@ def test_the_rotary_operation_follows_the_head_dim(head_dim: int, style: str) ->
 
 
 def test_families_differ_in_biases_and_norms_only() -> None:
-    flags = {name: (one.query_key_value_bias, one.query_key_norm) for name in SHIPPED for one in [shipped(name, N150)]}
+    models = {name: shipped(name, board) for name, board in SHIPPED}
+    flags = {name: (one.query_key_value_bias, one.query_key_norm) for name, one in models.items()}
     assert {name for name, (bias, _) in flags.items() if bias} == {"qwen2.5-7b"}
     assert {name for name, (_, norm) in flags.items() if norm} == {"qwen3-0.6b", "qwen3-8b"}
 
@@ -173,3 +178,23 @@ def test_key_value_bytes_never_shrink_with_more_blocks() -> None:
     resolved = shipped(*LLAMA_8B)
     sizes = [key_value_item(resolved, blocks).bytes for blocks in range(0, 3000, 7)]
     assert sizes == sorted(sizes)
+
+
+@pytest.mark.parametrize(("original_context", "switch", "tables"), [(2048, 2048, 2), (4095, 4095, 2), (4096, 0, 1)])
+def test_prompts_past_the_original_context_have_rotary_tables_of_their_own(
+    original_context: int, switch: int, tables: int
+) -> None:
+    """Context 4096: no prompt leaves an original context of 4096, and one set serves it."""
+    numbers = f'kind = "longrope"\noriginal_context = {original_context}\nattention_factor = 1.2'
+    factors = f"short_factors = {[1.0] * 16}\nlong_factors = {[2.0] * 16}"
+    resolved = resolve(
+        read(
+            ('"llama"', '"phi3"'),
+            ("query_heads = 9", "query_heads = 9\nrotary_dimensions = 32"),
+            ('kind = "default"', f"{numbers}\n{factors}"),
+        ),
+        N150,
+    )
+    assert (resolved.rotary_switch, resolved.rope.dimensions, resolved.head_dim) == (switch, 32, 64)
+    assert resolved.memory.rotary_tables == 2 * interleaved(N150, tables * 4096, 64 * 2)
+    assert resolved.keys["rope.dimensions"] == "model.rotary_dimensions"

@@ -49,6 +49,11 @@ def test_tables_that_contradict_each_other_are_refused():
         ({"PREFILL_CHUNK": 256}, "the longest chunk in TRACES has 128 tokens and PREFILL_CHUNK is 256"),
         ({"TRACES": ()}, "TRACES is empty"),
         ({"STORES": (replace(twin_module("smollm2-135m").STORES[0], placement="heads"),)}, "keys is placed 'heads'"),
+        ({"ROTARY_SWITCH": 1024}, "ROTARY_SWITCH 1024 is not inside the context of 1024 tokens"),
+        (
+            {"ROTARY_SWITCH": 512},
+            "rotary_cos has 1024 rows and positions reach 2048: CONTEXT is 1024 and ROTARY_SWITCH 512",
+        ),
         ({"TRACES": trace("single", 32, variant="windowed")}, "no inputs are stated for the variant 'windowed'"),
         ({"TRACES": trace("single", 32, rows=2)}, "2 rows; a single pass has 1"),
         ({"TRACES": trace("batched", 32, rows=64)}, "64 rows; .* none more than 32"),

@@ -51,8 +51,9 @@ KEYS = [  # unknown, missing and repeated keys
     ),
     (
         [("[model.rope]", '[model.rope]\n"a\\n{{x}}" = 1')],
-        "m.toml:18: model.rope.a?{{x}} = 1: unknown key; known: factor, high_frequency_factor, kind, "
-        "low_frequency_factor, original_context, theta",
+        "m.toml:18: model.rope.a?{{x}} = 1: unknown key; known: attention_factor, beta_fast, "
+        "beta_slow, factor, high_frequency_factor, kind, long_factors, low_frequency_factor, original_context, "
+        "short_factors, theta, truncate",
     ),
 ]
 

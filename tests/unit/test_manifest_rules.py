@@ -124,27 +124,27 @@ ANOTHER_KIND = [  # models of another kind, by the name of what they need (S002-
     (
         [("layers = 30", "layers = 30\nnum_experts = 8")],
         "m.toml:10: model.num_experts = 8: asks for a mixture of experts, which is not built; families "
-        "built: llama, mistral, qwen2, qwen3",
+        "built: llama, mistral, phi3, qwen2, qwen3",
     ),
     (
         [("[model.rope]", "[model.experts]\ncount = 8\n[model.rope]")],
         "m.toml:17: model.experts: asks for a mixture of experts, which is not built; families built: "
-        "llama, mistral, qwen2, qwen3",
+        "llama, mistral, phi3, qwen2, qwen3",
     ),
     (
         [("layers = 30", "layers = 30\nsliding_window = 4096")],
         "m.toml:10: model.sliding_window = 4096: asks for sliding-window attention, which is not built; "
-        "families built: llama, mistral, qwen2, qwen3",
+        "families built: llama, mistral, phi3, qwen2, qwen3",
     ),
     (
         [("layers = 30", "layers = 30\nattention_soft_cap = 50.0")],
         "m.toml:10: model.attention_soft_cap = 50.0: asks for a soft cap, which is not built; families "
-        "built: llama, mistral, qwen2, qwen3",
+        "built: llama, mistral, phi3, qwen2, qwen3",
     ),
     (
         [("layers = 30", "layers = 30\nembedding_scale = 24.0")],
         "m.toml:10: model.embedding_scale = 24.0: asks for a scale on the embedding, residual or logits, "
-        "which is not built; families built: llama, mistral, qwen2, qwen3",
+        "which is not built; families built: llama, mistral, phi3, qwen2, qwen3",
     ),
     (
         [('"silu"', '"gelu"')],
@@ -153,21 +153,22 @@ ANOTHER_KIND = [  # models of another kind, by the name of what they need (S002-
     (
         [('"llama"', '"mixtral"')],
         'm.toml:2: family = "mixtral": needs a mixture of experts, which is not built; built: llama, '
-        "mistral, qwen2, qwen3",
+        "mistral, phi3, qwen2, qwen3",
     ),
     (
         [('"llama"', '"gemma2"')],
         'm.toml:2: family = "gemma2": needs a soft cap, sliding-window attention and a scale on the '
-        "embedding, residual or logits, which is not built; built: llama, mistral, qwen2, qwen3",
+        "embedding, residual or logits, which is not built; built: llama, mistral, phi3, qwen2, qwen3",
     ),
     (
         [('"llama"', '"lama"')],
-        'm.toml:2: family = "lama": must be "llama" or "mistral" or "qwen2" or "qwen3"; did you mean '
-        '"llama"? (known: llama, mistral, qwen2, qwen3)',
+        'm.toml:2: family = "lama": must be "llama" or "mistral" or "phi3" or "qwen2" or "qwen3"; did you mean '
+        '"llama"? (known: llama, mistral, phi3, qwen2, qwen3)',
     ),
     (
-        [('kind = "default"', 'kind = "yarn"')],
-        'm.toml:18: model.rope.kind = "yarn": must be "default" or "llama3"; known: default, llama3',
+        [('kind = "default"', 'kind = "dynamic"')],
+        'm.toml:18: model.rope.kind = "dynamic": must be "default" or "linear" or "llama3" or "yarn" or "longrope"; '
+        "known: default, linear, llama3, longrope, yarn",
     ),
     (
         [
@@ -178,7 +179,8 @@ ANOTHER_KIND = [  # models of another kind, by the name of what they need (S002-
                 "original_context = 8192",
             ),
         ],
-        'm.toml:18: model.rope.kind = "llama3": family qwen3 has no rotary embedding of this kind; known: default',
+        'm.toml:18: model.rope.kind = "llama3": family qwen3 has no rotary embedding of this kind; known: default, '
+        "linear, yarn",
     ),
     (
         [
@@ -193,7 +195,7 @@ ANOTHER_KIND = [  # models of another kind, by the name of what they need (S002-
     ),
     (
         [('kind = "default"', 'kind = "default"\nfactor = 8.0')],
-        "m.toml:19: model.rope.factor = 8.0: belongs to kind llama3 only; leave it out",
+        "m.toml:19: model.rope.factor = 8.0: belongs to kinds linear, llama3 and yarn only; leave it out",
     ),
     (
         [('weights = "bfloat16"', 'weights = "bfloat8"')],
@@ -297,6 +299,152 @@ def test_models_of_another_kind_are_refused_by_name_S002_16(changes: list[tuple[
 @pytest.mark.parametrize(("changes", "message"), ESCAPES)
 def test_strings_never_become_code_or_leave_the_folder(changes: list[tuple[str, str]], message: str) -> None:
     assert refusal(*changes) == message
+
+
+LINEAR, YARN, LONGROPE = (
+    ('kind = "default"\ntheta = 100000.0', f"theta = 100000.0\n{numbers}")
+    for numbers in (
+        'kind = "linear"\nfactor = 8.0',
+        'kind = "yarn"\nfactor = 4.0\noriginal_context = 2048\nbeta_fast = 32.0\nbeta_slow = 1.0\n'
+        "truncate = true\nattention_factor = 1.14",
+        'kind = "longrope"\noriginal_context = 2048\nattention_factor = 1.2\n'
+        "short_factors = [1.0, 1.1, 1.2, 1.3]\nlong_factors = [1.5, 2.5, 3.5, 4.5]",
+    )
+)
+PHI3 = [('"llama"', '"phi3"'), ("query_heads = 9", "query_heads = 9\nrotary_dimensions = 8"), LONGROPE]
+
+ROTARY = [
+    (
+        [LINEAR, ("factor = 8.0", "")],
+        "m.toml:17: model.rope.factor: is missing; add it to [model.rope]: kind linear needs it",
+    ),
+    (
+        [LINEAR, ("factor = 8.0", "factor = 0.0")],
+        "m.toml:20: model.rope.factor = 0.0: must be at least 1; nearest legal value 1",
+    ),
+    (
+        [LINEAR, ("factor = 8.0", "factor = 8.0\nattention_factor = 1.0")],
+        "m.toml:21: model.rope.attention_factor = 1.0: belongs to kinds yarn and longrope only; leave it out",
+    ),
+    (
+        [YARN, ("truncate = true\n", "")],
+        "m.toml:17: model.rope.truncate: is missing; add it to [model.rope]: kind yarn needs it",
+    ),
+    (
+        [YARN, ("true\nattention", '"yes"\nattention')],
+        'm.toml:24: model.rope.truncate = "yes": must be true or false, not a string',
+    ),
+    (
+        [YARN, ("theta = 100000.0", "theta = 1.0")],
+        "m.toml:18: model.rope.theta = 1.0: must be over 1 in kind yarn, which takes its logarithm; published "
+        "configurations have 10000 and more",
+    ),
+    (
+        [YARN, ("beta_fast = 32.0", "beta_fast = 1.0")],
+        "m.toml:22: model.rope.beta_fast = 1.0: must be over beta_slow 1; published configurations have 1 and 32",
+    ),
+    (
+        [YARN, ("beta_slow = 1.0", "beta_slow = -1.0")],
+        "m.toml:23: model.rope.beta_slow = -1.0: must be at least 0.001; nearest legal value 0.001",
+    ),
+    (
+        [YARN, ("attention_factor = 1.14", "attention_factor = nan")],
+        "m.toml:25: model.rope.attention_factor = nan: must be finite; write a plain number",
+    ),
+    (
+        [YARN, ("attention_factor = 1.14", "attention_factor = 0.0")],
+        "m.toml:25: model.rope.attention_factor = 0.0: must be at least 0.001; nearest legal value 0.001",
+    ),
+    (
+        [YARN, ("beta_slow", "low_frequency_factor = 1.0\nbeta_slow")],
+        "m.toml:23: model.rope.low_frequency_factor = 1.0: belongs to kind llama3 only; leave it out",
+    ),
+    (
+        [*PHI3, ("long_factors = [1.5, 2.5, 3.5, 4.5]", "")],
+        "m.toml:18: model.rope.long_factors: is missing; add it to [model.rope]: kind longrope needs it",
+    ),
+    (
+        [*PHI3, ("original_context = 2048\n", "")],
+        "m.toml:18: model.rope.original_context: is missing; add it to [model.rope]: kind longrope needs it",
+    ),
+    (
+        [*PHI3, ("3.5, 4.5]", "3.5]")],
+        "m.toml:24: model.rope.long_factors = [1.5, 2.5, 3.5]: must have 4 entries, one for each pair of the 8 "
+        "dimensions that turn, not 3; copy the list of the published configuration",
+    ),
+    (
+        [*PHI3, ("rotary_dimensions = 8\n", "")],
+        "m.toml:22: model.rope.short_factors = [1.0, 1.1, 1.2, 1.3]: must have 32 entries, one for each pair of the 64 "
+        "dimensions that turn, not 4; copy the list of the published configuration\n"
+        "m.toml:23: model.rope.long_factors = [1.5, 2.5, 3.5, 4.5]: must have 32 entries, one for each pair of the 64 "
+        "dimensions that turn, not 4; copy the list of the published configuration",
+    ),
+    (
+        [*PHI3, ("[1.0, 1.1", "[0.0, 1.1")],
+        "m.toml:23: model.rope.short_factors[0] = 0.0: must be at least 0.001; nearest legal value 0.001",
+    ),
+    (
+        [*PHI3, ("[1.0, 1.1", "[1.0, -1.1")],
+        "m.toml:23: model.rope.short_factors[1] = -1.1: must be at least 0.001; nearest legal value 0.001",
+    ),
+    (
+        [*PHI3, ("[1.5, 2.5, 3.5, 4.5]", "[]")],
+        "m.toml:24: model.rope.long_factors = []: must have at least 1 entry, not 0; add the missing",
+    ),
+    (
+        [*PHI3, ("[1.0, 1.1", '["1.0", 1.1')],
+        'm.toml:23: model.rope.short_factors[0] = "1.0": must be a number, not a string; write 1.0',
+    ),
+    (
+        [*PHI3, ("[1.5, 2.5, 3.5, 4.5]", "4.5")],
+        "m.toml:24: model.rope.long_factors = 4.5: must be an array, not a float",
+    ),
+    (
+        [*PHI3, ("attention_factor = 1.2", "attention_factor = 1.2\nfactor = 32.0")],
+        "m.toml:23: model.rope.factor = 32.0: belongs to kinds linear, llama3 and yarn only; leave it out",
+    ),
+    (
+        [('"llama"', '"phi3"'), YARN],
+        'm.toml:19: model.rope.kind = "yarn": family phi3 has no rotary embedding of this kind; known: default, longrope',
+    ),
+    (
+        [("query_heads = 9", "query_heads = 9\nrotary_dimensions = 32")],
+        "m.toml:11: model.rotary_dimensions = 32: family llama turns whole heads, 64 dimensions; leave it out; families "
+        "that turn a part of each head: phi3",
+    ),
+    (
+        [('"llama"', '"phi3"'), ("query_heads = 9", "query_heads = 9\nrotary_dimensions = 66")],
+        "m.toml:11: model.rotary_dimensions = 66: must be at most head_dim 64; nearest legal value 64",
+    ),
+    (
+        [('"llama"', '"phi3"'), ("query_heads = 9", "query_heads = 9\nrotary_dimensions = 47")],
+        "m.toml:11: model.rotary_dimensions = 47: must be even, since dimensions turn in pairs; nearest legal value 46",
+    ),
+    (
+        [('"llama"', '"phi3"'), ("query_heads = 9", "query_heads = 9\nrotary_dimensions = 0")],
+        "m.toml:11: model.rotary_dimensions = 0: must be at least 2; nearest legal value 2",
+    ),
+    (
+        [('"llama"', '"phi3"'), ("query_heads = 9", "query_heads = 9\npartial_rotary_factor = 0.5")],
+        "m.toml:11: model.partial_rotary_factor = 0.5: unknown key; known: activation, head_dim, hidden, intermediate, "
+        "key_value_heads, layers, maximum_context, norm_epsilon, query_heads, rope, rotary_dimensions, tied_embeddings, "
+        "vocabulary",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), ROTARY)
+def test_every_kind_of_rotary_embedding_states_its_own_numbers_and_no_other(
+    changes: list[tuple[str, str]], message: str
+) -> None:
+    assert refusal(*changes) == message
+
+
+def test_rotary_embeddings_of_every_kind_are_read() -> None:
+    assert read(LINEAR).manifest.model.rope.factor == 8.0
+    assert read(YARN).manifest.model.rope.truncate is True
+    assert read(*PHI3).manifest.model.rope.long_factors == (1.5, 2.5, 3.5, 4.5)
+    read(("query_heads = 9", "query_heads = 9\nrotary_dimensions = 64"))  # whole heads, in words
 
 
 @pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3"])

@@ -12,10 +12,17 @@ from generator.twin import twin
 from tests.support.manifests import read
 
 BOARDS = [load_board(catalog.BUILT_IN, name) for name in catalog.names(catalog.BUILT_IN, catalog.TARGETS)]
+SHIPPED = [
+    (name, board)
+    for name in catalog.names(catalog.BUILT_IN)
+    for board in BOARDS
+    if board.name in load(catalog.BUILT_IN, name).manifest.target
+]
 SAME = (
     "family",
     "query_key_value_bias",
     "query_key_norm",
+    "fused_projections",
     "rotary_style",
     "tied_embeddings",
     "norm_epsilon",
@@ -27,8 +34,7 @@ SAME = (
 )
 
 
-@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
-@pytest.mark.parametrize("name", catalog.names(catalog.BUILT_IN))
+@pytest.mark.parametrize(("name", "board"), SHIPPED, ids=lambda value: getattr(value, "name", value))
 def test_a_twin_is_small_and_of_the_same_kind(name: str, board) -> None:  # type: ignore[no-untyped-def]
     file = load(catalog.BUILT_IN, name)
     large, small = resolve(file, board), resolve(twin(file), board)
@@ -41,6 +47,8 @@ def test_a_twin_is_small_and_of_the_same_kind(name: str, board) -> None:  # type
         large.rope.theta,
         large.rope.factor,
     )
+    assert small.rope.dimensions * large.head_dim == large.rope.dimensions * small.head_dim
+    assert (0 < small.rotary_switch < small.context - small.prefill_chunk) == (large.rotary_switch > 0)
     assert small.layers == 2 and small.vocabulary == 256 and small.hidden <= 512 and small.intermediate <= 1024
     assert small.waves == tuple(wave for wave in large.waves if wave <= 8) and small.packaged_weights is None
     assert small.context >= 5 * small.prefill_chunk and small.alignment > small.block_size
@@ -51,6 +59,25 @@ def test_a_twin_is_small_and_of_the_same_kind(name: str, board) -> None:  # type
 def test_a_twin_keeps_the_rotary_style(head_dim: int, small: int) -> None:
     file = read(("query_heads = 9", f"query_heads = 9\nhead_dim = {head_dim}"))
     assert resolve(twin(file), BOARDS[0]).head_dim == small
+
+
+def test_a_twin_turns_the_same_part_of_its_heads_by_factors_of_the_model() -> None:
+    pairs = [f"{1 + index / 10}" for index in range(48)]
+    file = read(
+        ('"llama"', '"phi3"'),
+        ("query_heads = 9", "query_heads = 9\nhead_dim = 128\nrotary_dimensions = 96"),
+        (
+            'kind = "default"',
+            f'kind = "longrope"\noriginal_context = 2048\nattention_factor = 1.1\n'
+            f"short_factors = [{', '.join(pairs)}]\nlong_factors = [{', '.join(pairs)}]",
+        ),
+    )
+    small = resolve(twin(file), BOARDS[0])
+    assert (small.head_dim, small.rope.dimensions) == (32, 24)
+    assert (
+        small.rope.short_factors == small.rope.long_factors == tuple(float(pairs[index]) for index in range(0, 48, 4))
+    )
+    assert small.rotary_switch == small.context // 2
 
 
 @pytest.mark.parametrize("block_size", [32, 64, 128])

@@ -1,9 +1,9 @@
-"""Element by element: sums, products with an activation, differences, powers and logarithms, and type changes."""
+"""Element by element, of two operands: sums and products with an activation, and differences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import math
+from collections.abc import Sequence
 
 import torch
 
@@ -11,18 +11,13 @@ from ..arguments import checked
 from ..configs import MemoryConfig, UnaryOpType
 from ..device import Device
 from ..dispatch import Plan, launch
-from ..dtypes import FLOATS, INTEGER_RANGES, DataType, Layout
-from ..errors import EmulatorError, require
+from ..dtypes import FLOATS, DataType, Layout
+from ..errors import require
 from ..storage import TensorSpec, tensor_spec
 from ..tensor import Tensor
+from .unary import ACTIVATIONS
 
-ACTIVATIONS: dict[Any, Callable[[torch.Tensor], torch.Tensor]] = {
-    "silu": torch.nn.functional.silu,
-    "relu": torch.relu,
-    "gelu": torch.nn.functional.gelu,
-    "sigmoid": torch.sigmoid,
-}
-ACTIVATIONS |= {kind: ACTIVATIONS[kind.name.lower()] for kind in UnaryOpType}
+FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
 def _plan_binary(device: Device, a: TensorSpec, b: TensorSpec, name, dtype, memory_config, activations) -> Plan:
@@ -37,11 +32,15 @@ def _plan_binary(device: Device, a: TensorSpec, b: TensorSpec, name, dtype, memo
     return Plan((tensor_spec(a.shape, dtype or a.dtype, Layout.TILE, memory_config or a.memory_config),))
 
 
-def _binary(name, function, a, b, dtype, memory_config, activations) -> Tensor:
-    activations = tuple(activations)
+def _checked_activations(name: str, activations: Sequence[UnaryOpType]) -> tuple[UnaryOpType, ...]:
     for activation in activations:
         if not isinstance(activation, UnaryOpType):
             raise TypeError(f"{name}(): an activation must be a UnaryOpType, got {activation!r}")
+    return tuple(activations)
+
+
+def _binary(name, function, a, b, dtype, memory_config, activations) -> Tensor:
+    activations = _checked_activations(name, activations)
 
     def compute(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         if not activations:
@@ -51,6 +50,33 @@ def _binary(name, function, a, b, dtype, memory_config, activations) -> Tensor:
         return function(a, b, out=a)
 
     return launch(name, (a, b), (name, dtype, memory_config, activations), _plan_binary, compute)[0]
+
+
+def _plan_scaled(device: Device, a: TensorSpec, factor, dtype, memory_config, activations) -> Plan:
+    require(
+        a.layout is Layout.TILE and a.is_float, "mul", f"what a number multiplies must be floats in tiles, got {a!r}"
+    )
+    require(dtype is None or dtype in FLOATS, "mul", f"the output must be floats, got {dtype}")
+    return Plan((tensor_spec(a.shape, dtype or a.dtype, Layout.TILE, memory_config or a.memory_config),))
+
+
+def _scaled(a: Tensor, factor: float, dtype, memory_config, activations) -> Tensor:
+    """The device holds the number in float32 beside float32 values, and in bfloat16 beside others."""
+    activations = _checked_activations("mul", activations)
+    require(
+        math.isfinite(factor) and abs(factor) <= FLOAT32_MAX, "mul", f"a factor must be finite in float32, got {factor}"
+    )
+    held = torch.tensor(factor, dtype=torch.float32)
+    if a.dtype is not DataType.FLOAT32 and a.device() is not None and a.device().precision == "declared":
+        held = held.bfloat16()
+    number = held.item()
+
+    def compute(a: torch.Tensor) -> torch.Tensor:
+        for activation in activations:
+            a = ACTIVATIONS[activation](a)
+        return a * number
+
+    return launch("mul", (a,), (number, dtype, memory_config, activations), _plan_scaled, compute)[0]
 
 
 @checked
@@ -69,13 +95,15 @@ def add(
 @checked
 def mul(
     input_tensor_a: Tensor,
-    input_tensor_b: Tensor,
+    input_tensor_b: Tensor | float,
     *,
     dtype: DataType | None = None,
     memory_config: MemoryConfig | None = None,
     input_tensor_a_activations: Sequence[UnaryOpType] = (),
 ) -> Tensor:
-    """activation(a) * b of equal shapes."""
+    """activation(a) * b of equal shapes, or by a number, of which bfloat16 is held where a is not float32."""
+    if isinstance(input_tensor_b, (int, float)):
+        return _scaled(input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
     return _binary("mul", torch.mul, input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
 
 
@@ -101,48 +129,3 @@ def subtract(
 ) -> Tensor:
     """a - b, where b has the shape of a or is one column [.., rows, 1] that every column of a is lessened by."""
     return launch("subtract", (input_tensor_a, input_tensor_b), (dtype, memory_config), _plan_subtract, torch.sub)[0]
-
-
-def _plan_unary(device: Device, source: TensorSpec, name, memory_config) -> Plan:
-    require(source.is_float, name, f"the input must be floats, got {source.dtype.name}")
-    return Plan((tensor_spec(source.shape, source.dtype, source.layout, memory_config or source.memory_config),))
-
-
-@checked
-def exp(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
-    """e to the power of each value."""
-    return launch("exp", (input_tensor,), ("exp", memory_config), _plan_unary, torch.exp)[0]
-
-
-@checked
-def log(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
-    """Natural logarithm of each value: minus infinity of 0, NaN below."""
-    return launch("log", (input_tensor,), ("log", memory_config), _plan_unary, torch.log)[0]
-
-
-def _plan_typecast(device: Device, source: TensorSpec, dtype, memory_config) -> Plan:
-    target = tensor_spec(source.shape, dtype, source.layout, memory_config or source.memory_config)
-    require(
-        source.is_float == target.is_float,
-        "typecast",
-        f"only casts between floats or between integers are modelled, got {source.dtype.name} to {dtype.name}",
-    )
-    return Plan((target,))
-
-
-@checked
-def typecast(input_tensor: Tensor, dtype: DataType, *, memory_config: MemoryConfig | None = None) -> Tensor:
-    """The same values rounded to another float type, or in another integer type that holds every one of them."""
-
-    def check(values: torch.Tensor) -> None:
-        low, high = INTEGER_RANGES[dtype]
-        for value in torch.aminmax(values):
-            if not low <= int(value) <= high:
-                raise EmulatorError("typecast", f"{int(value)} does not fit {dtype.name}, which holds {low} to {high}")
-
-    def compute(values: torch.Tensor) -> torch.Tensor:
-        return values
-
-    attributes = (dtype, memory_config)
-    integers = check if dtype in INTEGER_RANGES else None
-    return launch("typecast", (input_tensor,), attributes, _plan_typecast, compute, check=integers)[0]

@@ -14,7 +14,7 @@ from ..dtypes import DataType, Layout
 from ..errors import EmulatorError, require
 from ..storage import TensorSpec, tensor_spec
 from ..tensor import Tensor
-from .elementwise import ACTIVATIONS
+from .unary import ACTIVATIONS
 from .matmul_programs import MULTICAST_1D, MULTICAST_2D, check_program
 
 NAME = "linear"

@@ -1,0 +1,266 @@
+"""The table of a board for a model: storage dtypes, context, cache and passes, chosen by what the board's memory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from generator import geometry, manifest, memory
+from generator.geometry import GIB, Resolved
+from generator.matmuls import NoProgram
+from generator.placement import choose_programs
+from generator.shapes import enumerate_shapes
+from generator.targets import Board
+from generator.toml_source import Source
+
+LENGTHS = (128, 256, 512, 1024, 2048)
+WAVES = (1, 2, 4, 8, 16, 32)
+MOST_WAVE_TOKENS = 8192
+BLOCK, ATTENTION_CHUNK = 32, 128
+LONGEST_CONTEXT = 131072
+SENSIBLE_CONTEXT = 32768  # tokens; less is no reason to keep the layers' weights in bfloat16
+ROWS, CONTEXTS = (
+    32,
+    2,
+)  # the cache holds a full pass of rows of prefill_chunk tokens, or so many whole contexts, where it can
+FREE_SHARE = 32  # this part of the DRAM stays free: what a pass takes is an estimate
+PASS_SHARE = 12  # what passes take may be this part of the DRAM
+WIDE, NARROW = "bfloat16", "bfloat8_b"
+HEAD_AND_CACHE = ((WIDE, WIDE), (NARROW, WIDE), (NARROW, NARROW))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A [target.NAME] table as plain data, with what is said about its keys (`dtypes` among them) and about the whole."""
+
+    target: str
+    table: dict[str, Any]
+    notes: Mapping[str, str]
+    summary: str
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Why a model does not run on a board, with the numbers, and what would."""
+
+    target: str
+    rule: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Numbers that fit a board, and what is said about those that were chosen."""
+
+    resolved: Resolved
+    notes: Mapping[str, str]
+
+
+def choose(data: Mapping[str, Any], board: Board) -> Chosen | Misfit:
+    """The table for a board, given the rest of a manifest as plain data.
+
+    Raises ManifestError where that rest breaks a rule of manifests, with the manifest's keys.
+    """
+    maximum = data["model"]["maximum_context"]
+    lengths = [length for length in LENGTHS if length <= maximum] or [LENGTHS[0]]
+    table = _table(lengths)
+    resolved = _resolved(data, board, table)
+    if maximum < LENGTHS[0]:
+        return Misfit(board.name, f"takes prompts from {LENGTHS[0]} tokens on, over maximum_context {maximum}", "")
+    missing = None
+    for weights in (WIDE, NARROW):
+        for wave_tokens in _wave_tokens(resolved, board):
+            here = replace(resolved, wave_tokens=wave_tokens, waves=_waves(board, wave_tokens))
+            found = _fitted(here, board, weights, maximum)
+            if found is not None and (missing := _without_program(found.resolved)) is None:
+                return _chosen(data, board, found)
+    if missing is not None:
+        return Misfit(board.name, f"is too small: {missing}", "no model of these sizes runs on such a board")
+    return _misfit(resolved, board)
+
+
+def _table(lengths: list[int]) -> dict[str, Any]:
+    """The smallest table: one context of one chunk, one row at a time."""
+    chunk = lengths[-1]
+    return {
+        "context": chunk,
+        "block_size": BLOCK,
+        "key_value_blocks": chunk // BLOCK,
+        "lengths": lengths,
+        "waves": [1],
+        "wave_tokens": chunk,
+        "prefill_chunk": chunk,
+        "attention_chunk": ATTENTION_CHUNK,
+        "dtypes": _dtypes(NARROW, NARROW, NARROW),
+    }
+
+
+def _dtypes(weights: str, head: str, key_value: str) -> dict[str, str]:
+    return {"weights": weights, "embedding": WIDE, "head": head, "key_value": key_value, "activation": WIDE}
+
+
+def _resolved(data: Mapping[str, Any], board: Board, table: Mapping[str, Any]) -> Resolved:
+    """The numbers of a table whether or not they fit: on the same board with boundless memory."""
+    short = {**table, "context": min(table["context"], max(BLOCK, data["model"]["maximum_context"] // BLOCK * BLOCK))}
+    if short["context"] < table["context"]:  # refused by the caller, once the rest of the manifest is known to be sound
+        chunk = short["context"]
+        short |= {"lengths": [chunk], "wave_tokens": chunk, "prefill_chunk": chunk, "attention_chunk": BLOCK}
+    file = manifest.check({**data, "target": {board.name: dict(short)}}, "", Source((), {}), (board.name,))
+    return geometry.resolve(file, replace(board, dram_bank_bytes=2**50))
+
+
+def _waves(board: Board, wave_tokens: int) -> tuple[int, ...]:
+    return tuple(
+        wave for wave in WAVES if wave <= board.maximum_wave and wave * LENGTHS[0] <= max(wave_tokens, LENGTHS[0])
+    )
+
+
+def _capacity(board: Board) -> int:
+    return board.dram_banks * board.dram_bank_bytes
+
+
+def _wave_tokens(resolved: Resolved, board: Board) -> Iterator[int]:
+    """Tokens of the largest pass, from the most whose tensors take a fitting part of the memory, down to one chunk."""
+    tokens, taken = max(MOST_WAVE_TOKENS, resolved.prefill_chunk), 0
+    while tokens > resolved.prefill_chunk:
+        used = memory.report(replace(resolved, wave_tokens=tokens, waves=_waves(board, tokens)))
+        taken = used.activation_peak + used.captured_rows
+        if taken * PASS_SHARE <= _capacity(board):
+            yield tokens
+        tokens //= 2
+    yield resolved.prefill_chunk
+
+
+def _fitted(resolved: Resolved, board: Board, weights: str, maximum: int) -> Fitted | None:
+    """With weights of a dtype: the widest head and cache that hold the whole context, else the longest context there is."""
+    chunk = resolved.prefill_chunk
+    whole = min(maximum, LONGEST_CONTEXT) // chunk * chunk
+    contexts = {pair: _longest(_with(resolved, weights, *pair), board, whole) for pair in HEAD_AND_CACHE}
+    pair = next((pair for pair in HEAD_AND_CACHE if contexts[pair] == whole), HEAD_AND_CACHE[-1])
+    context = contexts[pair]
+    if context < (min(whole, SENSIBLE_CONTEXT) if weights == WIDE else chunk):
+        return None
+    notes = {"context": _context_note(maximum, whole, context, chunk), **_dtype_notes(weights, pair, whole)}
+    return Fitted(_with_cache(_with(resolved, weights, *pair, context), board), notes)
+
+
+def _misfit(resolved: Resolved, board: Board) -> Misfit:
+    used, chunk = memory.report(resolved), resolved.prefill_chunk
+    parts = (
+        ("weights in bfloat8_b", used.weights),
+        ("rotary tables", used.rotary_tables),
+        (f"a cache of {chunk} tokens in bfloat8_b", used.key_value),
+        ("passes", used.activation_peak + used.captured_rows),
+        ("trace region", used.trace_region),
+    )
+    listed = " + ".join(f"{size / GIB:.2f} {name}" for name, size in parts)
+    limit = (
+        f"{used.total / GIB:.2f} GiB, over {_usable(board) / GIB:.2f} usable of {_capacity(board) / GIB:.2f} GiB DRAM"
+    )
+    return Misfit(board.name, f"does not hold the model: {listed} = {limit}", "import it for a larger board")
+
+
+def _with(resolved: Resolved, weights: str, head: str, key_value: str, context: int | None = None) -> Resolved:
+    context = context or resolved.prefill_chunk
+    blocks = context // BLOCK
+    dtypes = replace(resolved.dtypes, weights=weights, head=head, key_value=key_value)
+    return replace(resolved, dtypes=dtypes, context=context, context_blocks=blocks, key_value_blocks=blocks)
+
+
+def _usable(board: Board) -> int:
+    return _capacity(board) - _capacity(board) // FREE_SHARE
+
+
+def _fits(resolved: Resolved, board: Board) -> bool:
+    return memory.report(resolved).total <= _usable(board)
+
+
+def _most(step: int, whole: int, fits: Callable[[int], bool]) -> int:
+    """The largest multiple of `step` up to `whole` that fits, or 0."""
+    low, high = 0, whole // step + 1
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle * step) else (low, middle)
+    return low * step
+
+
+def _longest(resolved: Resolved, board: Board, whole: int) -> int:
+    dtypes = resolved.dtypes
+
+    def fits(context: int) -> bool:
+        return _fits(_with(resolved, dtypes.weights, dtypes.head, dtypes.key_value, context), board)
+
+    return whole if fits(whole) else _most(resolved.prefill_chunk, whole, fits)
+
+
+def _with_cache(resolved: Resolved, board: Board) -> Resolved:
+    """As many blocks as serving wants and as fit, at least those of one context."""
+    tokens = max(CONTEXTS * resolved.context, ROWS * resolved.prefill_chunk)
+    step = resolved.prefill_chunk // BLOCK
+    blocks = _most(step, tokens // BLOCK, lambda blocks: _fits(replace(resolved, key_value_blocks=blocks), board))
+    return replace(resolved, key_value_blocks=max(blocks, resolved.context_blocks))
+
+
+def _context_note(maximum: int, whole: int, context: int, chunk: int) -> str:
+    if context < whole:
+        return f"what the memory holds of {whole}, in multiples of prefill_chunk"
+    if context == maximum:
+        return "all of maximum_context"
+    return "the most that import chooses" if context == LONGEST_CONTEXT else f"maximum_context in multiples of {chunk}"
+
+
+def _dtype_notes(weights: str, pair: tuple[str, str], whole: int) -> dict[str, str]:
+    sensible = f"a context of {min(whole, SENSIBLE_CONTEXT)}"
+    notes = {
+        "weights": (
+            f"bfloat16 fits beside {sensible}" if weights == WIDE else f"bfloat16 does not fit beside {sensible}"
+        ),
+        "head": (
+            f"bfloat16 fits beside a context of {whole}" if pair[0] == WIDE else "half the bytes, for a longer context"
+        ),
+        "key_value": f"bfloat16 fits for a context of {whole}",
+    }
+    if pair[1] == NARROW:
+        notes["key_value"] = f"bfloat16 does not fit for a context of {whole}"
+    return notes
+
+
+def _without_program(resolved: Resolved) -> str | None:
+    """Why an operation of the largest or smallest pass has no legal program, where one has none."""
+    shapes = enumerate_shapes(resolved)
+    sizes = [shape.token_tiles for shape in shapes]
+    try:
+        choose_programs(resolved, tuple(one for one in shapes if one.token_tiles in (min(sizes), max(sizes))))
+    except NoProgram as error:
+        return str(error)
+    return None
+
+
+def _chosen(data: Mapping[str, Any], board: Board, fitted: Fitted) -> Chosen:
+    found = fitted.resolved
+    table = _table(list(found.lengths)) | {
+        "context": found.context,
+        "key_value_blocks": found.key_value_blocks,
+        "waves": list(found.waves),
+        "wave_tokens": found.wave_tokens,
+        "dtypes": _dtypes(found.dtypes.weights, found.dtypes.head, found.dtypes.key_value),
+    }
+    file = manifest.check({**data, "target": {board.name: table}}, "", Source((), {}), (board.name,))
+    used = geometry.resolve(file, board).memory  # the same rules that a build keeps, on the board as it is
+    summary = (
+        f"{used.total / GIB:.2f} of {used.capacity / GIB:.2f} GiB DRAM: weights {used.weights / GIB:.2f}, "
+        f"cache {used.key_value / GIB:.2f}, passes {(used.activation_peak + used.captured_rows) / GIB:.2f}, "
+        f"traces {used.trace_region / GIB:.2f}"
+    )
+    tokens = found.key_value_blocks * BLOCK
+    notes = {
+        "key_value_blocks": f"{tokens} tokens, {tokens / found.context:.3g} x context",
+        "wave_tokens": (
+            f"tensors of passes take at most 1/{PASS_SHARE} of the memory"
+            if found.wave_tokens > found.prefill_chunk
+            else "one row of prefill_chunk"
+        ),
+        **fitted.notes,
+    }
+    return Chosen(board.name, table, notes, summary)

@@ -1,0 +1,120 @@
+"""Element by element, of one operand: powers, logarithms, activations and type changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from ..arguments import checked
+from ..configs import GeluVariant, MemoryConfig, UnaryOpType
+from ..device import Arch, Device
+from ..dispatch import Plan, launch
+from ..dtypes import INTEGER_RANGES, DataType
+from ..errors import EmulatorError, require
+from ..storage import TensorSpec, tensor_spec
+from ..tensor import Tensor
+
+ACTIVATIONS: dict[Any, Callable[[torch.Tensor], torch.Tensor]] = {
+    "silu": torch.nn.functional.silu,
+    "relu": torch.relu,
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": partial(torch.nn.functional.gelu, approximate="tanh"),
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+}
+ACTIVATIONS |= {kind: ACTIVATIONS[kind.name.lower()] for kind in UnaryOpType}
+
+
+def _plan_unary(device: Device, source: TensorSpec, name, memory_config) -> Plan:
+    require(source.is_float, name, f"the input must be floats, got {source.dtype.name}")
+    return Plan((tensor_spec(source.shape, source.dtype, source.layout, memory_config or source.memory_config),))
+
+
+@checked
+def exp(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
+    """e to the power of each value."""
+    return launch("exp", (input_tensor,), ("exp", memory_config), _plan_unary, torch.exp)[0]
+
+
+@checked
+def log(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
+    """Natural logarithm of each value: minus infinity of 0, NaN below."""
+    return launch("log", (input_tensor,), ("log", memory_config), _plan_unary, torch.log)[0]
+
+
+@checked
+def tanh(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
+    """Hyperbolic tangent of each value."""
+    return launch("tanh", (input_tensor,), ("tanh", memory_config), _plan_unary, torch.tanh)[0]
+
+
+@checked
+def gelu(
+    input_tensor: Tensor,
+    *,
+    variant: GeluVariant = GeluVariant.Accurate,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    """x Phi(x) of each value: by the error function, or by its approximation with a tanh."""
+    kind = UnaryOpType.GELU_TANH if variant is GeluVariant.Tanh else UnaryOpType.GELU
+    return launch("gelu", (input_tensor,), (kind, memory_config), _plan_gelu, ACTIVATIONS[kind])[0]
+
+
+def _plan_gelu(device: Device, source: TensorSpec, kind, memory_config) -> Plan:
+    return _plan_unary(device, source, "gelu", memory_config)
+
+
+def _plan_softcap(device: Device, source: TensorSpec, beta, memory_config) -> Plan:
+    require(
+        device.arch() is Arch.BLACKHOLE,
+        "softcap",
+        f"the library has it on Blackhole only, not on {device.board.name}; multiply, and multiply tanh of that",
+    )
+    require(
+        source.dtype in (DataType.BFLOAT16, DataType.BFLOAT8_B),
+        "softcap",
+        f"the input must be BFLOAT16 or BFLOAT8_B, got {source.dtype.name}",
+    )
+    require(beta != 0, "softcap", "beta must not be zero")
+    return _plan_unary(device, source, "softcap", memory_config)
+
+
+@checked
+def softcap(input_tensor: Tensor, beta: float, *, memory_config: MemoryConfig | None = None) -> Tensor:
+    """beta tanh(x / beta) of each value, on Blackhole."""
+
+    def compute(values: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(values / beta) * beta
+
+    return launch("softcap", (input_tensor,), (beta, memory_config), _plan_softcap, compute)[0]
+
+
+def _plan_typecast(device: Device, source: TensorSpec, dtype, memory_config) -> Plan:
+    target = tensor_spec(source.shape, dtype, source.layout, memory_config or source.memory_config)
+    require(
+        source.is_float == target.is_float,
+        "typecast",
+        f"only casts between floats or between integers are modelled, got {source.dtype.name} to {dtype.name}",
+    )
+    return Plan((target,))
+
+
+@checked
+def typecast(input_tensor: Tensor, dtype: DataType, *, memory_config: MemoryConfig | None = None) -> Tensor:
+    """The same values rounded to another float type, or in another integer type that holds every one of them."""
+
+    def check(values: torch.Tensor) -> None:
+        low, high = INTEGER_RANGES[dtype]
+        for value in torch.aminmax(values):
+            if not low <= int(value) <= high:
+                raise EmulatorError("typecast", f"{int(value)} does not fit {dtype.name}, which holds {low} to {high}")
+
+    def compute(values: torch.Tensor) -> torch.Tensor:
+        return values
+
+    attributes = (dtype, memory_config)
+    integers = check if dtype in INTEGER_RANGES else None
+    return launch("typecast", (input_tensor,), attributes, _plan_typecast, compute, check=integers)[0]
