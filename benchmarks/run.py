@@ -15,7 +15,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import build, command_line, host_time, module_import, prefill, verify_memory, workloads
+from benchmarks import build, command_line, host_time, legality, module_import, prefill, verify_memory, workloads
 from benchmarks.measure import Figure
 
 BENCHMARKS = {
@@ -26,6 +26,7 @@ BENCHMARKS = {
     "host-time": host_time.measure,
     "workloads": workloads.measure,
     "memory": verify_memory.measure,
+    "legality": legality.measure,
 }
 RESULTS = Path(__file__).parent / "results" / "figures.json"
 

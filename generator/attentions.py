@@ -36,7 +36,7 @@ def attention_bytes(
     and one output (3qd), partial outputs (2qd), scores and mask (2qk), running maxima and sums (7q), constants (4). `windows`
     is the number of bounds of packed rows (0: none): their mask is built on the core, twice as large as scores alone.
     `table_pages` is the width of the page table of a chunk, which a core keeps beside its start (0: no chunk). `chained` is
-    whether cores hand bfloat16 keys and values on to each other: four tile rows of queries then come with a third pair of them.
+    whether cores hand bfloat16 keys and values on to each other: with four tile rows of queries they then hold a third pair.
     """
     query, key, depth = tiles(choice.query_chunk), tiles(choice.key_chunk), tiles(head_dim)
     cached = 4 * key * depth * TILE_BYTES[key_value_dtype]

@@ -17,7 +17,7 @@ from generator.attentions import Attention, attention_cycles
 from generator.cost import Work, time_of
 from generator.geometry import Resolved, resolve
 from generator.manifest import load
-from generator.matmuls import PAIRS, RESIDUAL, Matmul, MinimalMatmul, fidelity, program_cycles
+from generator.matmuls import Matmul, MinimalMatmul, fidelity, program_cycles
 from generator.targets import load_board
 from generator.tiles import TILE, tiles
 
@@ -105,8 +105,7 @@ def _matmul(call: Call, resolved: Resolved) -> tuple[Work, Ideal]:
     left, weight = call["inputs"][:2]
     rows = tiles(prod(left["shape"][:-1]))
     inner, columns = (tiles(size) for size in weight["shape"][-2:])
-    fused = RESIDUAL if "addcmul" in call["call"] else PAIRS if call["outputs"][0]["shape"][-1] < weight["shape"][-1] else ""
-    cycles = program_cycles(_program(call["program"]), rows, inner, columns, weight["dtype"], fused)
+    cycles = program_cycles(_program(call["program"]), rows, inner, columns, weight["dtype"])
     flops = 2 * rows * inner * columns * TILE**3
     rate = resolved.board.rates.peak_flops[fidelity(weight["dtype"]).lower()]
     work = Work(_in_dram([*call["inputs"], *call["outputs"]]), cycles=cycles)

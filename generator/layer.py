@@ -97,16 +97,22 @@ def windows(shape: PassShape) -> int:
 
 
 def chained(resolved: Resolved, shape: PassShape) -> bool:
-    """Whether the cores of attention hand keys and values on: Blackhole's do in passes of one row over its own tokens."""
+    """Whether the cores of attention hand keys and values on: Blackhole's do in a pass of one row over itself."""
     return resolved.board.architecture == "blackhole" and shape.variant == "single"
 
 
-def rotary_bytes(resolved: Resolved, heads: str) -> int:
-    """Buffers of the rotation of heads of one dtype, read and written in turn; cosines and sines are bfloat16."""
-    depth = tiles(resolved.head_dim)
-    if resolved.rotary_style == "interleaved":
-        return 12 * depth * TILE_BYTES["bfloat16"]
-    return (6 * depth + 1) * TILE_BYTES[heads] + (4 * depth + 3) * TILE_BYTES["bfloat16"]
+def rotary_bytes(resolved: Resolved, heads: int, row_tiles: int) -> int:
+    """Buffers of the rotation of so many heads, at most; cosines and sines are bfloat16.
+
+    By halves, heads are read and written in turn. By pairs, a core keeps its rows of cosines and sines for all heads
+    where these are few.
+    """
+    depth, wide = tiles(resolved.head_dim), TILE_BYTES["bfloat16"]
+    if resolved.rotary_style == "half_split":
+        return (6 * depth + 1) * TILE_BYTES[programs.heads_dtype(resolved)] + (4 * depth + 3) * wide
+    rows = -(-row_tiles // (resolved.board.grid[0] * resolved.board.grid[1]))
+    kept = rows if heads * rows <= 8 else 1
+    return (6 * depth * (1 + kept) + 1) * wide
 
 
 def split_tiles(head_tiles: int) -> int:
@@ -177,7 +183,7 @@ def _attention_steps(
     for name, count in (("query", units), ("key", key_units)):
         before = query if name == "query" else key
         after = Tensor(f"turned_{name}", before.tiles, before.dtype, "heads")
-        buffers = rotary_bytes(resolved, size.heads)
+        buffers = rotary_bytes(resolved, count // size.rows, size.rows)
         yield Step("rotary_embedding", (before,), (after,), (before,), rows_bytes, buffers, count)
         query, key = (after, key) if name == "query" else (query, after)
     if size.cached != size.heads:

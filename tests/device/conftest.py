@@ -6,12 +6,15 @@ import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from runtime.legality.command import check
 from runtime.legality.environment import library_folder, mock_environment
 from runtime.legality.process import MockDevice
 from tests.conftest import pytest_terminal_summary, report  # noqa: F401  what tests report is printed at the end
+from tests.device.emitted import emitted_modules, job_of
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +39,13 @@ def mock_device(library: Path) -> Iterator[Callable[[str], MockDevice]]:
     yield device
     for opened in devices.values():
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def verdicts(library: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """The verdict on every committed module by its folder and board; a board that a module does not state as the
+    library reports it ends the check."""
+    return {(one["model"], one["target"]): one for one in check([job_of(path) for path in emitted_modules()])}
 
 
 @pytest.fixture(scope="session")

@@ -9,21 +9,13 @@ nothing about numbers.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from runtime.legality.command import check
-from tests.device.emitted import described, emitted_modules, job_of
+from tests.device.emitted import described, emitted_modules
 
 MODULES = emitted_modules()
 each_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-
-
-@pytest.fixture(scope="module")
-def verdicts(library: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """The verdict on every module; a board that a module does not state as the library reports it ends the check."""
-    return {(one["model"], one["target"]): one for one in check([job_of(path) for path in MODULES])}
 
 
 def test_there_are_emitted_modules_of_every_board_to_run() -> None:
