@@ -123,12 +123,19 @@ def _quickest(
         if (option := _option(resolved, size, variants, roles, blocks, places)) is not None
     ]
     if not options:
-        raise NoProgram(f"the buffers of {size} tiles of tokens do not fit the L1 of one core")
+        raise NoProgram(_too_large(resolved, size, variants))
     limit = ALIKE * min(option.seconds for option in options)
     return min(
         (option for option in options if option.seconds <= limit),
         key=lambda option: (option.dram_bytes, option.seconds),
     )
+
+
+def _too_large(resolved: Resolved, size: int, variants: list[tuple[Step, ...]]) -> str:
+    """Which operation of a layer needs more than a whole core, with the numbers."""
+    room = resolved.board.l1_bank_bytes
+    step = max((step for steps in variants for step in steps if not step.role), key=lambda step: step.buffer_bytes)
+    return f"{step.operation} takes {step.buffer_bytes} of {room} bytes of L1 on one core for {size} tiles of tokens"
 
 
 def _option(

@@ -21,6 +21,7 @@ else:
 CONFIGS = Path(os.environ.get("PREFILL_CONFIGS", Path(__file__).parents[3] / "shared" / "models" / "configs"))
 pytestmark = pytest.mark.skipif(not CONFIGS.is_dir(), reason="the published configurations are not beside the clone")
 
+README = Path(__file__).parents[2] / "README.md"
 BOTH, LARGE = ("n150", "p150"), ("p150",)
 EXPERTS, IMAGES, RECURRENT = "a mixture of experts", "image input", "linear attention with a recurrent state"
 OUTCOMES: dict[str, tuple[str, ...] | str] = {  # the boards that it is built for, or the words of its refusal
@@ -59,6 +60,11 @@ SHIPPED = {
     "qwen2.5-7b": "Qwen2.5-7B-Instruct",
     "qwen3-0.6b": "Qwen3-0.6B",
     "qwen3-8b": "Qwen3-8B",
+    "deepseek-r1-distill-llama-8b": "DeepSeek-R1-Distill-Llama-8B",
+    "falcon3-7b": "Falcon3-7B-Instruct",
+    "llama-3.2-3b": "Llama-3.2-3B",
+    "phi-3.5-mini": "Phi-3.5-mini-instruct",
+    "phi-4": "phi-4",
 }
 
 
@@ -81,6 +87,23 @@ def test_it_is_refused_by_name(name: str) -> None:
     with pytest.raises(ManifestError) as caught:
         prepare(CONFIGS / f"{name}.json", catalog.BUILT_IN, None, ())
     assert OUTCOMES[name] in str(caught.value)
+
+
+def readme_row(name: str) -> str:
+    """The line of the README's table for a published configuration, from what importing it gives."""
+    try:
+        found = prepare(CONFIGS / f"{name}.json", catalog.BUILT_IN, None, ())
+    except ManifestError as error:
+        telling = [one for one in error.diagnostics if one.key == "model_type"] or error.diagnostics
+        reason = telling[0].rule.split(" + ")[0]
+        return f"| {name} | refused: {reason} |"
+    return f"| {name} | builds for {', '.join(one.target for one in found.chosen)} |"
+
+
+def test_the_readme_says_what_becomes_of_each() -> None:
+    lines = README.read_text(encoding="utf-8").split("\n")
+    missing = [row for name in OUTCOMES if (row := readme_row(name)) not in lines]
+    assert not missing, "the README lacks these lines:\n" + "\n".join(missing)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

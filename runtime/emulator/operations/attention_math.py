@@ -47,7 +47,7 @@ class Reach(NamedTuple):
         return _band(self.start + low - first, high - low, end - first, self.window)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=2)  # the layers of a pass ask for the same one; at long context each takes a gigabyte
 def _band(offset: int, queries: int, keys: int, window: int) -> torch.Tensor:
     """Zero where query i may see key j, and minus infinity elsewhere; query i stands beside key offset + i."""
     mask = torch.full((queries, keys), -math.inf).triu_(offset + 1)
