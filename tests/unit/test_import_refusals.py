@@ -319,7 +319,7 @@ def test_an_unknown_board_is_refused(tmp_path: Path) -> None:
 
 def test_sizes_that_no_program_takes_are_refused(tmp_path: Path) -> None:
     wide = changed(LLAMA, hidden_size=8192, intermediate_size=28672, num_hidden_layers=2, num_attention_heads=64)
-    assert "target n150: is too small: the buffers of " in refusal(tmp_path, wide)
+    assert "target n150: is too small: rms_norm takes " in refusal(tmp_path, wide)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

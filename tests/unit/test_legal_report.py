@@ -189,8 +189,9 @@ def test_a_refusal_is_exit_code_one(answers) -> None:
 def test_all_models_on_all_targets_are_a_list(answers) -> None:
     outcome = codegen("legal", "--all", "--json")
     targets = [one["target"] for one in outcome.data["modules"]]
-    assert outcome.code == 1 and targets.count("n150") == targets.count("p150") == len(targets) / 2 > 5
-    assert len(codegen("legal", "--all", "--target", "n150", "--json").data["modules"]) == len(targets) / 2
+    assert outcome.code == 1 and 5 < targets.count("n150") <= targets.count("p150") < len(targets)  # one has p150 alone
+    assert len(codegen("legal", "--all", "--target", "n150", "--json").data["modules"]) == targets.count("n150")
+
 
 
 def test_the_summary_has_one_line_for_a_module_and_says_what_was_not_modelled() -> None:
