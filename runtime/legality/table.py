@@ -96,7 +96,7 @@ def _cores(measured: Iterable[dict[str, Any]]) -> Any:
 
 SUMMARY = (
     ("model", "target", "legal passes", "ops a layer", "host transfers", "L1", "DRAM")
-    + ("shortest row", "longest row", "fullest wave")
+    + ("shortest row", "longest row", "fullest wave", "all passes, from the start and chunked")
 )  # fmt: skip
 
 
@@ -114,6 +114,7 @@ def _summary_row(verdict: dict[str, Any]) -> tuple[str, ...]:
     of = {
         variant: [one for one in measured if one["shape"]["variant"] == variant] for variant in ("single", "batched")
     }
+    chunked = [one for one in measured if one["shape"]["variant"].startswith("chunked")]
     first, longest = min(of["single"], key=_size), max(of["single"], key=_size)
     fullest = max(of["batched"] or of["single"], key=_size)
     dram = [
@@ -130,7 +131,14 @@ def _summary_row(verdict: dict[str, Any]) -> tuple[str, ...]:
         f"{max(one['l1_bytes']['peak'] / one['l1_bytes']['limit'] for one in measured):.0%}",
         f"{max(dram) / measured[0]['dram_bytes']['capacity']:.0%}",
         *times,
+        f"{_range(of['single'] + of['batched'])}, {_range(chunked)}",
     )
+
+
+def _range(ones: list[dict[str, Any]]) -> str:
+    """Least and greatest multiple of the roofline of some passes, a dash where there are none."""
+    multiples = [one["modelled"]["over_roofline"] for one in ones]
+    return f"{min(multiples):.2f} to {max(multiples):.2f}x" if multiples else "-"
 
 
 def _size(one: dict[str, Any]) -> tuple[int, int]:
