@@ -179,15 +179,26 @@ def _outputs(path: str, *locks: lock.Lock) -> set[str]:
     return {one.modules[path].output for one in locks if path in one.modules}
 
 
-def _needs_rendering(request: Request, job: Job, recorded: lock.Lock) -> bool:
+@dataclass(frozen=True)
+class Seen:
+    """What stands on disk of one module, and which of its recorded inputs are not today's."""
+
+    job: Job
+    content: bytes | None
+    digest: str | None
+    reasons: tuple[str, ...]
+
+    @property
+    def fresh(self) -> bool:
+        """Whether a build from the recorded inputs, which are today's, made just what stands there."""
+        then, now = self.job.recorded, self.job.current
+        return not self.reasons and self.digest == then.output and then.tools == now.tools
+
+
+def _seen(request: Request, job: Job, recorded: lock.Lock) -> Seen:
     content = _content(request.output / job.path)
-    return (
-        request.render
-        or bool(_reasons(job, recorded))
-        or content is None
-        or inputs.digest(content) != job.recorded.output
-        or job.recorded.tools != job.current.tools
-    )
+    digest = inputs.digest(content) if content is not None else None
+    return Seen(job, content, digest, _reasons(job, recorded))
 
 
 def _emitted_in_turn(request: Request, jobs: list[Job], progress: Progress) -> Iterator[Emitted]:
@@ -229,13 +240,9 @@ def _emit_without_stages(request: Request, model: str, target: str, templates: P
         return list(error.diagnostics)
 
 
-def _look_at(
-    request: Request, job: Job, recorded: lock.Lock, pending: lock.Lock, emitted: Emitted | None
-) -> Result:
+def _result(seen: Seen, recorded: lock.Lock, pending: lock.Lock, emitted: Emitted | None) -> Result:
     """What became of one module; `emitted` is its text as a build would write it, None where nothing changed."""
-    content = _content(request.output / job.path)
-    digest = inputs.digest(content) if content is not None else None
-    reasons = _reasons(job, recorded)
+    job, content, digest, reasons = seen.job, seen.content, seen.digest, seen.reasons
     before = content.decode("utf-8", "replace") if content is not None else ""
     model, target = job.current.model, job.current.target
     if emitted is None:
@@ -276,14 +283,14 @@ def examine(request: Request, progress: Progress = lambda path: None) -> list[Re
     check_folder(request.output)
     recorded, pending = lock.read(request.output), lock.read_pending(request.output)
     jobs = list(_jobs(request, recorded))
-    stale = []
+    seen = []
     for job in jobs:
         progress(job.path)
-        if _needs_rendering(request, job, recorded):
-            stale.append(job)
+        seen.append(_seen(request, job, recorded))
+    stale = [one.job for one in seen if request.render or not one.fresh]
     render = _emitted_in_turn if len(stale) < WORTH_PROCESSES or request.render else _emitted_in_parallel
     emitted = dict(zip([job.path for job in stale], render(request, stale, progress)))
-    results = [_look_at(request, job, recorded, pending, emitted.get(job.path)) for job in jobs]
+    results = [_result(one, recorded, pending, emitted.get(one.job.path)) for one in seen]
     return [*results, *_extras(request, recorded, pending, jobs)]
 
 

@@ -52,7 +52,7 @@ def modelled(report: Mapping[str, Any], resolved: Resolved) -> dict[str, Any]:
     `dram_bytes`: everything read and written. `busy_cores`: share of the cores that work, weighted by seconds. A chunk is
     taken in the middle of the context.
     """
-    rates, cores = resolved.board.rates, resolved.board.grid[0] * resolved.board.grid[1]
+    rates, cores = resolved.board.rates, resolved.board.cores
     seconds = dram_bytes = busy = ideal_bytes = ideal_compute = 0.0
     bound = {"dram": 0.0, "network": 0.0, "compute": 0.0}
     for call, times in _at_full_depth(report["calls"], resolved.layers):

@@ -374,6 +374,8 @@ def legal(models, every, target, descriptor, as_markdown, output, manifests, as_
         raise click.UsageError(
             "name models or use --all, not both" if every else "name the models to check, or use --all"
         )
+    if as_json and as_markdown:
+        raise click.UsageError("print JSON or a table, not both")
     folder = _output(output)
     # From here on the runtime is used. It never imports the device library into this process.
     from runtime.legality.command import Job, check
@@ -404,13 +406,13 @@ def legal(models, every, target, descriptor, as_markdown, output, manifests, as_
             click.echo(json.dumps({"version": JSON_VERSION, "errors": [{"rule": str(error)}]}))
         click.echo(str(error), err=True)
         sys.exit(MISTAKE)
-    if as_markdown:
-        click.echo(markdown(verdicts))
-    elif every and not as_json:
-        _print([render_summary(verdicts)], width=160)
     if as_json:
         one = len(verdicts) == 1 and not every
         click.echo(json.dumps(verdicts[0] if one else {"version": JSON_VERSION, "modules": verdicts}))
+    elif as_markdown:
+        click.echo(markdown(verdicts))
+    elif every:
+        _print([render_summary(verdicts)], width=160)
     sys.exit(0 if all(verdict["passed"] for verdict in verdicts) else STALE)
 
 

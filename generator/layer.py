@@ -110,7 +110,7 @@ def rotary_bytes(resolved: Resolved, heads: int, row_tiles: int) -> int:
     depth, wide = tiles(resolved.head_dim), TILE_BYTES["bfloat16"]
     if resolved.rotary_style == "half_split":
         return (6 * depth + 1) * TILE_BYTES[programs.heads_dtype(resolved)] + (4 * depth + 3) * wide
-    rows = -(-row_tiles // (resolved.board.grid[0] * resolved.board.grid[1]))
+    rows = -(-row_tiles // resolved.board.cores)
     kept = rows if heads * rows <= 8 else 1
     return (6 * depth * (1 + kept) + 1) * wide
 

@@ -8,7 +8,7 @@ that this module can choose.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 
 from generator.tiles import TILE_BYTES
@@ -57,18 +57,7 @@ class Matmul:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The integers of the emitted table row, in the order of the emitted helper's parameters."""
-        return (
-            self.grid_columns,
-            self.grid_rows,
-            self.inner_block,
-            self.subblock_rows,
-            self.subblock_columns,
-            self.block_rows,
-            self.block_columns,
-            self.core_rows,
-            self.core_columns,
-        )
+        return _table_row(self)
 
 
 @dataclass(frozen=True)
@@ -86,16 +75,12 @@ class MinimalMatmul:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The integers of the emitted table row, in the order of the emitted helper's parameters."""
-        return (
-            self.grid_columns,
-            self.grid_rows,
-            self.block_rows,
-            self.inner_block,
-            self.block_columns,
-            self.subblock_rows,
-            self.subblock_columns,
-        )
+        return _table_row(self)
+
+
+def _table_row(choice: Matmul | MinimalMatmul) -> tuple[int, ...]:
+    """The integers of the emitted table row: all fields but the form, in the order of the emitted helper's parameters."""
+    return tuple(getattr(choice, field.name) for field in fields(choice) if field.name != "form")
 
 
 @cache

@@ -186,13 +186,12 @@ def _free_below(resolved: Resolved, steps: Iterable[Step], places: frozenset[str
 
     Tensors are laid as the library does: into the highest gap that holds them.
     """
-    banks = resolved.board.grid[0] * resolved.board.grid[1]
     top = resolved.board.l1_bank_bytes
     live: dict[str, tuple[int, int]] = {}  # name -> first byte and size
     for step in steps:
         for tensor in step.writes:
             if tensor.place in places:
-                share = -(-tensor.tiles // banks) * TILE_BYTES[tensor.dtype]
+                share = -(-tensor.tiles // resolved.board.cores) * TILE_BYTES[tensor.dtype]
                 live[tensor.name] = (_highest_gap(live.values(), share, top), share)
         yield min((start for start, _ in live.values()), default=top)
         for tensor in step.frees:
@@ -216,6 +215,6 @@ def _work(resolved: Resolved, step: Step, places: frozenset[str], cycles: Mappin
     dram_bytes = step.dram_bytes + sum(tensor.bytes for tensor in operands if in_dram(tensor))
     if step.role:
         return Work(dram_bytes, cycles=cycles[step.role])
-    cores = min(step.units, resolved.board.grid[0] * resolved.board.grid[1])
+    cores = min(step.units, resolved.board.cores)
     moved = step.dram_bytes + sum(tensor.bytes for tensor in operands)
     return Work(dram_bytes, 0.0 if step.cycles else moved / cores, step.cycles)

@@ -47,6 +47,11 @@ class Board:
     maximum_wave: int
     rates: Rates
 
+    @property
+    def cores(self) -> int:
+        """Worker cores, each of which is also a bank of L1."""
+        return self.grid[0] * self.grid[1]
+
 
 class Dram(Table):
     banks: Annotated[int, between(1, 256)]

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from runtime.errors import ModuleError
 from runtime.rope import angles, cosines, half_split, head_order, interleaved, pair_rotation, reorder_heads, sines
-from runtime.tables import Geometry, Rope, Weight
+from runtime.tables import TILE, Geometry, Rope, Weight
 
 Rule = Callable[[Sequence[Tensor], Weight, Geometry], Tensor]
-TILE = 32  # columns of a device tile
 
 
 def rows(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:

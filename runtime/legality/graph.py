@@ -15,10 +15,11 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+from runtime.tables import TILE
+
 Node = dict[str, Any]
 
 MARK = "emitted:"  # begins the name of every mark
-TILE = 32
 ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "uint32": 4, "int32": 4, "uint16": 2, "uint8": 1}
 TILE_BYTES = {
     "bfloat8_b": 1088,

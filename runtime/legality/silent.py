@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-TILE = 32
+from runtime.tables import TILE
 
 
 @dataclass(frozen=True)

@@ -194,6 +194,11 @@ def test_all_models_on_all_targets_are_a_list(answers) -> None:
 
 
 
+def test_json_and_a_table_are_not_printed_together(answers) -> None:
+    outcome = codegen("legal", "smollm2-135m", "--json", "--markdown")
+    assert outcome.code == 2 and outcome.data["errors"][0]["rule"] == "print JSON or a table, not both"
+
+
 def test_the_summary_has_one_line_for_a_module_and_says_what_was_not_modelled() -> None:
     single = shape(shape={"variant": "single", "rows": 1, "tokens": 128, "digest": "d"})
     found = verdict_on(Path("m.py"), "", shapes=(single, shape()))

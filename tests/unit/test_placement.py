@@ -56,7 +56,7 @@ class Laid:
 
 
 def board_of(size: int, cores: int = 1) -> SimpleNamespace:
-    return SimpleNamespace(board=SimpleNamespace(grid=(cores, 1), l1_bank_bytes=size))
+    return SimpleNamespace(board=SimpleNamespace(cores=cores, l1_bank_bytes=size))
 
 
 tensors = st.builds(
