@@ -53,9 +53,15 @@ class Rope:
 
 @dataclass(frozen=True)
 class Geometry:
-    """A dense decoder model as its published configuration describes it: what the torch reference is built from.
+    """A decoder model as its published configuration describes it: what the torch reference is built from.
 
-    `fused_projections`: the checkpoint holds query, key and value, and gate and up, as one tensor each.
+    `fused_projections`: the checkpoint holds query, key and value, and gate and up, as one tensor each. Of a
+    `sliding_window` of W tokens a layer sees each token itself and the W - 1 before it (0: no window); the layers in
+    `full_attention_layers` see all. `local_rope` turns the heads of layers with a window, where it differs. Scores are
+    scaled by `query_scale` ** -0.5 (0: head_dim). A soft cap c makes c tanh(x / c) of x (0: none). `sandwich_norms`: what
+    attention and feed-forward give is normed before it is added. `unit_offset_norms`: norm weights are published as w of
+    1 + w. `scaled_embedding`: embedding rows are multiplied by hidden ** 0.5. `attention_sinks`: a score of each query
+    head that takes its share of the weights to no value. `activation` is "silu" or "gelu_tanh".
     """
 
     vocabulary: int
@@ -71,6 +77,22 @@ class Geometry:
     tied_embeddings: bool
     rope: Rope
     fused_projections: bool = False
+    activation: str = "silu"
+    sliding_window: int = 0
+    full_attention_layers: tuple[int, ...] = ()
+    local_rope: Rope | None = None
+    query_scale: int = 0
+    attention_soft_cap: float = 0.0
+    logit_soft_cap: float = 0.0
+    sandwich_norms: bool = False
+    unit_offset_norms: bool = False
+    scaled_embedding: bool = False
+    attention_sinks: bool = False
+    attention_output_bias: bool = False
+
+    def window(self, layer: int) -> int:
+        """Tokens that a layer's attention sees of those up to each one, itself included; 0 where it sees all."""
+        return 0 if layer in self.full_attention_layers else self.sliding_window
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from runtime.reference.norm import rms_norm
+from runtime.reference.norm import norm_weight, rms_norm
 from runtime.reference.rope import rotate
 from runtime.tables import Geometry
 
@@ -33,31 +33,49 @@ def project(hidden: Tensor, parameter: Parameter, geometry: Geometry, cos: Tenso
         for rows, count in zip(projected, counts)
     )
     if geometry.query_key_norm:
-        query = rms_norm(query, parameter("self_attn.q_norm.weight"), geometry.norm_epsilon)
-        key = rms_norm(key, parameter("self_attn.k_norm.weight"), geometry.norm_epsilon)
+        query = rms_norm(query, norm_weight(parameter("self_attn.q_norm.weight"), geometry), geometry.norm_epsilon)
+        key = rms_norm(key, norm_weight(parameter("self_attn.k_norm.weight"), geometry), geometry.norm_epsilon)
     return rotate(query, cos, sin), rotate(key, cos, sin), value
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, start: int) -> Tensor:
-    """softmax(q k^T / sqrt(head_dim)) v, where query token i stands at position `start` + i and sees positions 0 to its
-    own.
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    start: int,
+    *,
+    scale: float | None = None,
+    window: int = 0,
+    soft_cap: float = 0.0,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """softmax(q k^T scale) v, where query token i stands at position `start` + i and sees positions 0 to its own, or the
+    last `window` of them. `scale` is head_dim ** -0.5 unless stated.
 
     query `[query_heads, tokens, head_dim]`, key and value `[key_value_heads, start + tokens, head_dim]` ->
-    `[tokens, query_heads * head_dim]`. Consecutive query heads share a key head. Queries go in blocks, and a block
-    meets only the keys it can see.
+    `[tokens, query_heads * head_dim]`. Consecutive query heads share a key head. A soft cap bends the scaled scores
+    before they are masked (Gemma 2); `sinks` `[query_heads]` join the scores of their head as they are and have no
+    value (gpt-oss). Queries go in blocks, and a block meets only the keys it can see.
     """
     query_heads, tokens, head_dim = query.shape
     key_value_heads, visible, _ = key.shape
-    grouped = query.reshape(key_value_heads, query_heads // key_value_heads, tokens, head_dim) * head_dim**-0.5
+    shared = query_heads // key_value_heads
+    grouped = query.reshape(key_value_heads, shared, tokens, head_dim) * (head_dim**-0.5 if scale is None else scale)
     block = max(1, SCORE_LIMIT // (query_heads * visible))
     attended = query.new_empty(tokens, query_heads, head_dim)
     for first in range(0, tokens, block):
         last = min(first + block, tokens)
-        seen = start + last
-        scores = grouped[:, :, first:last] @ key[:, None, :seen].transpose(-1, -2)
-        position = torch.arange(start + first, seen)
-        scores.masked_fill_(torch.arange(seen) > position[:, None], float("-inf"))
-        mixed = scores.softmax(dim=-1) @ value[:, None, :seen]
+        low, seen = max(0, start + first + 1 - window) if window else 0, start + last
+        scores = grouped[:, :, first:last] @ key[:, None, low:seen].transpose(-1, -2)
+        if soft_cap:
+            scores = soft_cap * torch.tanh(scores / soft_cap)
+        behind = torch.arange(start + first, seen)[:, None] - torch.arange(low, seen)
+        hidden_keys = (behind < 0) | (behind >= window) if window else behind < 0
+        scores.masked_fill_(hidden_keys, float("-inf"))
+        if sinks is not None:
+            column = sinks.reshape(key_value_heads, shared, 1, 1).expand(-1, -1, last - first, 1)
+            scores = torch.cat((scores, column), dim=-1)
+        mixed = scores.softmax(dim=-1)[..., : seen - low] @ value[:, None, low:seen]
         attended[first:last] = mixed.reshape(query_heads, last - first, head_dim).transpose(0, 1)
     return attended.reshape(tokens, query_heads * head_dim)
 

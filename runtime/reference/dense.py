@@ -1,4 +1,4 @@
-"""Whole dense decoder models: Llama, Mistral, Phi, Qwen2.5 and Qwen3 without windows."""
+"""Whole dense decoder models: Llama, Mistral, Phi, Qwen2.5, Qwen3, Gemma 2 and Gemma 3."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from runtime.reference.attention import attend, project
 from runtime.reference.mlp import gated_mlp
-from runtime.reference.norm import rms_norm
+from runtime.reference.norm import norm_weight, rms_norm
 from runtime.reference.rope import cos_sin
 from runtime.tables import Geometry
 
@@ -71,25 +71,50 @@ def forward(
     cache = Cache() if cache is None else cache
     start = cache.length
     end = start + len(ids)
-    cos, sin = cos_sin(geometry.rope, torch.arange(start, end), dtype, end if total is None else total)
+    total = end if total is None else total
+    positions = torch.arange(start, end)
+    turning = cos_sin(geometry.rope, positions, dtype, total)
+    local_turning = cos_sin(geometry.local_rope, positions, dtype, total) if geometry.local_rope else turning
     hidden = tensors["model.embed_tokens.weight"][ids].to(dtype)
+    if geometry.scaled_embedding:
+        hidden = hidden * geometry.hidden**0.5
     for layer in range(geometry.layers):
 
         def parameter(name: str, prefix: str = f"model.layers.{layer}.") -> Tensor:
             return tensors[prefix + name].to(dtype)
 
-        normed = rms_norm(hidden, parameter("input_layernorm.weight"), geometry.norm_epsilon)
-        query, key, value = project(normed, parameter, geometry, cos, sin)
-        attended = attend(query, *cache.extend(layer, key, value), start)
-        hidden = hidden + attended @ parameter("self_attn.o_proj.weight").T
-        normed = rms_norm(hidden, parameter("post_attention_layernorm.weight"), geometry.norm_epsilon)
-        hidden = hidden + gated_mlp(normed, parameter, geometry.fused_projections)
+        def norm(rows: Tensor, name: str, parameter: Callable[[str], Tensor] = parameter) -> Tensor:
+            return rms_norm(rows, norm_weight(parameter(f"{name}_layernorm.weight"), geometry), geometry.norm_epsilon)
+
+        cos, sin = local_turning if geometry.window(layer) else turning
+        query, key, value = project(norm(hidden, "input"), parameter, geometry, cos, sin)
+        attended = attend(
+            query,
+            *cache.extend(layer, key, value),
+            start,
+            scale=(geometry.query_scale or geometry.head_dim) ** -0.5,
+            window=geometry.window(layer),
+            soft_cap=geometry.attention_soft_cap,
+            sinks=parameter("self_attn.sinks") if geometry.attention_sinks else None,
+        )
+        attended = attended @ parameter("self_attn.o_proj.weight").T
+        if geometry.attention_output_bias:
+            attended = attended + parameter("self_attn.o_proj.bias")
+        if geometry.sandwich_norms:
+            hidden = hidden + norm(attended, "post_attention")
+            fed = gated_mlp(norm(hidden, "pre_feedforward"), parameter, geometry)
+            hidden = hidden + norm(fed, "post_feedforward")
+        else:
+            hidden = hidden + attended
+            hidden = hidden + gated_mlp(norm(hidden, "post_attention"), parameter, geometry)
         if observe is not None:
             observe(layer, hidden, key, value)
     hidden = hidden if rows is None else hidden[torch.as_tensor(rows)]
-    normed = rms_norm(hidden, tensors["model.norm.weight"].to(dtype), geometry.norm_epsilon)
+    final = norm_weight(tensors["model.norm.weight"].to(dtype), geometry)
     head = "model.embed_tokens.weight" if geometry.tied_embeddings else "lm_head.weight"
-    return normed @ tensors[head].to(dtype).T
+    logits = rms_norm(hidden, final, geometry.norm_epsilon) @ tensors[head].to(dtype).T
+    cap = geometry.logit_soft_cap
+    return cap * torch.tanh(logits / cap) if cap else logits
 
 
 def token_by_token(

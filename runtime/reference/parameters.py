@@ -34,6 +34,12 @@ def parameter_shapes(geometry: Geometry) -> dict[str, tuple[int, ...]]:
         layer |= {f"self_attn.{name}_proj.bias": (width,) for name, width in zip("qkv", (query, key_value, key_value))}
     if geometry.query_key_norm:
         layer |= {f"self_attn.{name}_norm.weight": (head_dim,) for name in "qk"}
+    if geometry.sandwich_norms:
+        layer |= {f"{name}_feedforward_layernorm.weight": (hidden,) for name in ("pre", "post")}
+    if geometry.attention_sinks:
+        layer["self_attn.sinks"] = (geometry.query_heads,)
+    if geometry.attention_output_bias:
+        layer["self_attn.o_proj.bias"] = (hidden,)
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (geometry.vocabulary, hidden)}
     for index in range(geometry.layers):
         shapes |= {f"model.layers.{index}.{name}": shape for name, shape in layer.items()}
@@ -46,23 +52,27 @@ def parameter_shapes(geometry: Geometry) -> dict[str, tuple[int, ...]]:
 class RandomParameters(Mapping[str, Tensor]):
     """Every parameter of `geometry` drawn at random in float32, when it is asked for: nothing is held.
 
-    A tensor depends on `seed` and its own name alone. Norm weights scatter around one and biases around zero, widely
-    enough that dropping one shows; projections keep the size of what passes through them.
+    A tensor depends on `seed` and its own name alone. What norms multiply by scatters around one and biases and sinks
+    around zero, widely enough that dropping one shows; projections keep the size of what passes through them.
     """
 
     def __init__(self, geometry: Geometry, seed: int) -> None:
         self._shapes = parameter_shapes(geometry)
         self._seed = seed
+        self._norm = 0.0 if geometry.unit_offset_norms else 1.0
+        self._embedding = geometry.hidden**-0.5 if geometry.scaled_embedding else 1.0
 
     def __getitem__(self, name: str) -> Tensor:
         shape = self._shapes[name]
         generator = torch.Generator().manual_seed(zlib.crc32(f"{self._seed} {name}".encode()))
         drawn = torch.randn(shape, generator=generator)
         if name.endswith("norm.weight"):
-            return 1 + 0.25 * drawn
+            return self._norm + 0.25 * drawn
         if name.endswith("bias"):
             return 0.5 * drawn
-        return drawn if name.startswith("model.embed") else drawn * shape[1] ** -0.5
+        if name.endswith("sinks"):
+            return drawn
+        return drawn * (self._embedding if name.startswith("model.embed") else shape[1] ** -0.5)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._shapes)

@@ -17,7 +17,8 @@ from torch import Tensor
 from runtime.checkpoint import open_checkpoint
 from runtime.errors import WeightError
 from runtime.reference.parameters import RandomParameters, parameter_shapes
-from runtime.tables import Geometry, Rope
+from runtime.tables import Geometry
+from runtime.verification.published import published_config, published_kind
 from runtime.weights import ROTARY_BUFFER
 
 RANDOM_SEED = 20
@@ -166,65 +167,15 @@ def _read(source: Source, geometry: Geometry) -> dict[str, Tensor]:
     return _untied({name: checkpoint.read(name).float() for name in names}, geometry)
 
 
-PUBLISHED_ROPE = {  # what a published configuration states of each kind, by our names for it
-    "default": {},
-    "linear": {"factor": "factor"},
-    "llama3": {
-        "factor": "factor",
-        "low_frequency_factor": "low_freq_factor",
-        "high_frequency_factor": "high_freq_factor",
-        "original_context": "original_max_position_embeddings",
-    },
-    "yarn": {
-        "factor": "factor",
-        "original_context": "original_max_position_embeddings",
-        "beta_fast": "beta_fast",
-        "beta_slow": "beta_slow",
-        "truncate": "truncate",
-        "attention_factor": "attention_factor",
-    },
-    "longrope": {
-        "original_context": "original_max_position_embeddings",
-        "short_factors": "short_factor",
-        "long_factors": "long_factor",
-        "attention_factor": "attention_factor",
-    },
-}
-
-
-def published_rope(rope: Rope, head_dim: int) -> dict[str, Any]:
-    """A rotary embedding as `rope_parameters` of a published configuration."""
-    stated = {theirs: getattr(rope, ours) for ours, theirs in PUBLISHED_ROPE[rope.kind].items()}
-    stated |= {"rope_type": rope.kind, "rope_theta": rope.theta, "partial_rotary_factor": rope.dimensions / head_dim}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in stated.items()}
-
-
 def _build(transformers: Any, geometry: Geometry, tensors: dict[str, Tensor]) -> Any:
     """A transformers model around `tensors` themselves, without a second copy of them."""
-    kind = "Qwen3" if geometry.query_key_norm else "Qwen2" if geometry.query_key_value_bias else "Llama"
-    options: dict[str, Any] = {}
-    if geometry.fused_projections:
-        kind = "Phi3"
-        options = {"pad_token_id": None}  # its default is a token of the published vocabulary
-        if geometry.rope.kind == "longrope":
-            options["original_max_position_embeddings"] = geometry.rope.original_context
-    config = getattr(transformers, f"{kind}Config")(
-        vocab_size=geometry.vocabulary,
-        hidden_size=geometry.hidden,
-        intermediate_size=geometry.intermediate,
-        num_hidden_layers=geometry.layers,
-        num_attention_heads=geometry.query_heads,
-        num_key_value_heads=geometry.key_value_heads,
-        head_dim=geometry.head_dim,
-        rms_norm_eps=geometry.norm_epsilon,
-        tie_word_embeddings=geometry.tied_embeddings,
-        rope_parameters=published_rope(geometry.rope, geometry.head_dim),
-        **options,
-        attn_implementation="eager",
-    )
+    kind = published_kind(geometry)
+    config = published_config(transformers, kind, geometry)
     with torch.device("meta"):
         model = getattr(transformers, f"{kind}ForCausalLM")(config)
     model.load_state_dict(tensors, strict=not geometry.tied_embeddings, assign=True)
     model.tie_weights()
     model.model.rotary_emb = type(model.model.rotary_emb)(config)
+    if geometry.scaled_embedding:
+        model.model.embed_tokens.embed_scale = torch.tensor(geometry.hidden**0.5)
     return model

@@ -69,7 +69,7 @@ def reference(module: ModuleType, parameters: RandomParameters, tokens: Tensor) 
     attended = attend_last(query[:, -1], keys, values).flatten()[None]
     last = hidden[-1:] + attended @ parameter("self_attn.o_proj.weight").T
     normed = rms_norm(last, parameter("post_attention_layernorm.weight"), geometry.norm_epsilon)
-    last = last + gated_mlp(normed, parameter, geometry.fused_projections)
+    last = last + gated_mlp(normed, parameter, geometry)
     normed = rms_norm(last, parameters["model.norm.weight"].float(), geometry.norm_epsilon)
     return (normed @ parameters["model.embed_tokens.weight"].float().T)[0], keys, values
 

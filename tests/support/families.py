@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from runtime.tables import Geometry, Rope
-from runtime.verification.sources import published_rope
+from runtime.verification.published import published_config
 
 SCALED = Rope(
     "llama3", 10000.0, 32, factor=8.0, low_frequency_factor=1.0, high_frequency_factor=4.0, original_context=64
@@ -98,8 +98,52 @@ LONGROPE = {
     "phi3-longrope-heads-of-96-in-waves": longrope(96, 96, 100),
     "phi3-longrope-heads-of-96-in-chunks": longrope(96, 72, 200),
 }
-EVERY_GEOMETRY = GEOMETRIES | VARIATIONS | LONGROPE
-TRANSFORMERS = {"llama": "Llama", "mistral": "Mistral", "phi3": "Phi3", "qwen2.5": "Qwen2", "qwen3": "Qwen3"}
+# Windows of 40 tokens: a whole block and a part of one, so that their edges lie inside blocks, attention chunks and
+# passes. Soft caps are small, so that random logits reach them.
+WINDOW = 40
+GEMMA = replace(
+    BASE,
+    layers=3,
+    head_dim=64,
+    norm_epsilon=1e-6,
+    tied_embeddings=True,
+    rope=replace(BASE.rope, dimensions=64),
+    activation="gelu_tanh",
+    sliding_window=WINDOW,
+    query_scale=100,
+    sandwich_norms=True,
+    unit_offset_norms=True,
+    scaled_embedding=True,
+)
+GEMMA3 = replace(
+    GEMMA,
+    query_key_norm=True,
+    full_attention_layers=(1,),
+    rope=replace(GEMMA.rope, kind="linear", theta=1000000.0, factor=8.0),
+    local_rope=GEMMA.rope,
+)
+WINDOWED = {
+    "mistral-windowed": replace(BASE, sliding_window=WINDOW),
+    "qwen3-upper-layers-windowed": replace(
+        BASE, query_key_norm=True, layers=3, sliding_window=WINDOW, full_attention_layers=(0, 1)
+    ),
+    "gemma3": GEMMA3,
+    "gemma3-capped": replace(GEMMA3, logit_soft_cap=2.0, full_attention_layers=(2,)),
+}
+EVERY_GEOMETRY = GEOMETRIES | VARIATIONS | LONGROPE | WINDOWED
+# The reference has what no module has: capped scores.
+REFERENCE_ONLY = {
+    "gemma2": replace(GEMMA, full_attention_layers=(1,), attention_soft_cap=2.0, logit_soft_cap=3.0),
+}
+TRANSFORMERS = {
+    "llama": "Llama",
+    "mistral": "Mistral",
+    "phi3": "Phi3",
+    "qwen2.5": "Qwen2",
+    "qwen3": "Qwen3",
+    "gemma2": "Gemma2",
+    "gemma3": "Gemma3",
+}
 
 
 @dataclass(frozen=True)
@@ -118,7 +162,9 @@ class Peer:
     @torch.no_grad()
     def keys_and_values(self, tokens: list[int]) -> tuple[list[Tensor], list[Tensor]]:
         """Rotated keys and values of each layer, `[key_value_heads, tokens, head_dim]`."""
-        layers = self.model(torch.tensor([tokens]), use_cache=True).past_key_values.layers
+        from transformers import DynamicCache
+
+        layers = self.model(torch.tensor([tokens]), cache=DynamicCache()).cache.layers  # which keeps what windows forget
         return [layer.keys[0] for layer in layers], [layer.values[0] for layer in layers]
 
 
@@ -127,28 +173,11 @@ def build_peer(family: str, geometry: Geometry | None = None, seed: int = 0) -> 
     """A transformers model of `family` in float32 with eager attention and every parameter drawn at random."""
     import transformers
 
-    geometry = geometry or EVERY_GEOMETRY[family]
+    geometry = geometry or (EVERY_GEOMETRY | REFERENCE_ONLY)[family]
     kind = TRANSFORMERS[family.split("-")[0]]
-    options = {"sliding_window": None} if kind == "Mistral" else {}
-    if kind == "Phi3":
-        options = {"pad_token_id": None, "original_max_position_embeddings": geometry.rope.original_context}
-    config = getattr(transformers, f"{kind}Config")(
-        vocab_size=geometry.vocabulary,
-        hidden_size=geometry.hidden,
-        intermediate_size=geometry.intermediate,
-        num_hidden_layers=geometry.layers,
-        num_attention_heads=geometry.query_heads,
-        num_key_value_heads=geometry.key_value_heads,
-        head_dim=geometry.head_dim,
-        rms_norm_eps=geometry.norm_epsilon,
-        tie_word_embeddings=geometry.tied_embeddings,
-        rope_parameters=published_rope(geometry.rope, geometry.head_dim),
-        max_position_embeddings=4096,
-        attn_implementation="eager",
-        **options,
-    )
+    config = published_config(transformers, kind, geometry, max_position_embeddings=4096)
     model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
-    draw_every_parameter(model, torch.Generator().manual_seed(seed))
+    draw_every_parameter(model, geometry, torch.Generator().manual_seed(seed))
     tensors = {name: tensor.detach() for name, tensor in model.state_dict().items()}
     if geometry.tied_embeddings:
         del tensors["lm_head.weight"]
@@ -156,13 +185,17 @@ def build_peer(family: str, geometry: Geometry | None = None, seed: int = 0) -> 
 
 
 @torch.no_grad()
-def draw_every_parameter(model: torch.nn.Module, generator: torch.Generator) -> None:
+def draw_every_parameter(model: torch.nn.Module, geometry: Geometry, generator: torch.Generator) -> None:
     """As initialised, norms are one and biases zero: a module that drops them would pass unnoticed."""
+    norm = 0 if geometry.unit_offset_norms else 1
+    embedding = geometry.hidden**-0.5 if geometry.scaled_embedding else 1
     for name, parameter in model.named_parameters():
         drawn = torch.randn(parameter.shape, generator=generator)
         if "norm" in name:
-            parameter.copy_(1 + 0.3 * drawn)
-        elif "embed" in name or name.endswith("bias"):
+            parameter.copy_(norm + 0.3 * drawn)
+        elif "embed" in name:
+            parameter.copy_(0.5 * embedding * drawn)
+        elif name.endswith("bias"):
             parameter.copy_(0.5 * drawn)
         else:
             parameter.copy_(drawn * drawn.shape[1] ** -0.5)

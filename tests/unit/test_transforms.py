@@ -12,7 +12,7 @@ from runtime.reference import rope as reference
 from runtime.rope import angles, cosines, half_split, head_order, interleaved, pair_rotation, reorder_heads, sines
 from runtime.tables import Geometry, Rope, Weight
 from runtime.transforms import RULES, source_shapes
-from runtime.verification.sources import published_rope
+from runtime.verification.published import published_rope
 
 LLAMA3 = Rope("llama3", 500000.0, 64, 32.0, 1.0, 4.0, 8192)
 LINEAR = Rope("linear", 10000.0, 64, 8.0)

@@ -1,0 +1,108 @@
+"""A geometry as the configuration that transformers builds a model from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.tables import Geometry, Rope
+
+PUBLISHED_ROPE = {  # what a published configuration states of each kind, by our names for it
+    "default": {},
+    "linear": {"factor": "factor"},
+    "llama3": {
+        "factor": "factor",
+        "low_frequency_factor": "low_freq_factor",
+        "high_frequency_factor": "high_freq_factor",
+        "original_context": "original_max_position_embeddings",
+    },
+    "yarn": {
+        "factor": "factor",
+        "original_context": "original_max_position_embeddings",
+        "beta_fast": "beta_fast",
+        "beta_slow": "beta_slow",
+        "truncate": "truncate",
+        "attention_factor": "attention_factor",
+    },
+    "longrope": {
+        "original_context": "original_max_position_embeddings",
+        "short_factors": "short_factor",
+        "long_factors": "long_factor",
+        "attention_factor": "attention_factor",
+    },
+}
+
+
+def published_rope(rope: Rope, head_dim: int) -> dict[str, Any]:
+    """A rotary embedding as `rope_parameters` of a published configuration."""
+    stated = {theirs: getattr(rope, ours) for ours, theirs in PUBLISHED_ROPE[rope.kind].items()}
+    stated |= {"rope_type": rope.kind, "rope_theta": rope.theta, "partial_rotary_factor": rope.dimensions / head_dim}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in stated.items()}
+
+
+def published_kind(geometry: Geometry) -> str:
+    """The name, before Config and ForCausalLM, of a class of transformers that computes what a geometry says."""
+    if geometry.sandwich_norms:
+        return "Gemma3" if geometry.query_key_norm else "Gemma2"
+    if geometry.fused_projections:
+        return "Phi3"
+    if geometry.query_key_norm:
+        return "Qwen3"
+    if geometry.query_key_value_bias:
+        return "Qwen2"
+    return "Mistral" if geometry.sliding_window else "Llama"
+
+
+def published_config(transformers: Any, kind: str, geometry: Geometry, **more: Any) -> Any:
+    """The configuration of a class, with eager attention. `more` are further keys."""
+    config_class = "Gemma3TextConfig" if kind == "Gemma3" else f"{kind}Config"
+    return getattr(transformers, config_class)(
+        vocab_size=geometry.vocabulary,
+        hidden_size=geometry.hidden,
+        intermediate_size=geometry.intermediate,
+        num_hidden_layers=geometry.layers,
+        num_attention_heads=geometry.query_heads,
+        num_key_value_heads=geometry.key_value_heads,
+        head_dim=geometry.head_dim,
+        rms_norm_eps=geometry.norm_epsilon,
+        tie_word_embeddings=geometry.tied_embeddings,
+        **_rotary(kind, geometry),
+        **_windows(kind, geometry),
+        **_scores(kind, geometry),
+        attn_implementation="eager",
+        **more,
+    )
+
+
+def _rotary(kind: str, geometry: Geometry) -> dict[str, Any]:
+    rope = published_rope(geometry.rope, geometry.head_dim)
+    if kind == "Gemma3":
+        local = published_rope(geometry.local_rope or geometry.rope, geometry.head_dim)
+        return {"rope_parameters": {"full_attention": rope, "sliding_attention": local}}
+    if kind == "Phi3":
+        # the default of pad_token_id is a token of the published vocabulary
+        options = {"original_max_position_embeddings": geometry.rope.original_context or 4096, "pad_token_id": None}
+        return {"rope_parameters": rope, **options}
+    return {"rope_parameters": rope}
+
+
+def _windows(kind: str, geometry: Geometry) -> dict[str, Any]:
+    if kind == "Llama":
+        return {}
+    window = {"sliding_window": geometry.sliding_window or None}
+    if kind in ("Mistral", "Phi3"):
+        return window
+    if kind in ("Qwen2", "Qwen3"):
+        window["use_sliding_window"] = bool(geometry.sliding_window)
+    types = ["sliding_attention" if geometry.window(layer) else "full_attention" for layer in range(geometry.layers)]
+    return {**window, "layer_types": types}
+
+
+def _scores(kind: str, geometry: Geometry) -> dict[str, Any]:
+    if kind not in ("Gemma2", "Gemma3"):
+        return {}
+    return {
+        "query_pre_attn_scalar": geometry.query_scale or geometry.head_dim,
+        "attn_logit_softcapping": geometry.attention_soft_cap or None,
+        "final_logit_softcapping": geometry.logit_soft_cap or None,
+        "hidden_activation": "gelu_pytorch_tanh",
+    }
