@@ -6,7 +6,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from generator import memory, rules
@@ -125,6 +125,32 @@ class Resolved:
     memory: Memory = memory.UNMEASURED
     digest: str = ""  # 16 hexadecimal digits over the numbers that shape the emitted module
 
+    # What only some models have: a field at its default leaves the digest as if it were not there.
+    sliding_window: int = 0  # tokens that a windowed layer sees up to each one, itself included; 0: no layer has a window
+    full_attention_layers: tuple[int, ...] = ()
+    window_reach: int = 0  # tokens before a chunk whose blocks a windowed layer reads
+    local_rope: Rope | None = None  # of windowed layers, where it differs
+    query_scale: int = 0  # scores are scaled by its -0.5th power; 0: by head_dim's
+    attention_soft_cap: float = 0.0
+    logit_soft_cap: float = 0.0
+    sandwich_norms: bool = False
+    unit_offset_norms: bool = False
+    scaled_embedding: bool = False
+    attention_sinks: bool = False
+    attention_output_bias: bool = False
+
+    @property
+    def layer_kinds(self) -> tuple[str, ...]:
+        """Of each layer, "sliding" or "full"."""
+        if not self.sliding_window:
+            return ("full",) * self.layers
+        return tuple("full" if layer in self.full_attention_layers else "sliding" for layer in range(self.layers))
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of layers that the model has."""
+        return tuple(kind for kind in ("sliding", "full") if kind in self.layer_kinds)
+
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""
         return _plain(self)
@@ -161,7 +187,8 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
     head_dim = rules.head_dim(model)
     devices = board.mesh[0] * board.mesh[1]
     query_heads, key_value_heads = model.query_heads // devices, model.key_value_heads // devices
-    scale, derived_scale = _attention_scale(head_dim)
+    scale, derived_scale = _attention_scale(model.query_scale or head_dim)
+    window, reach = _window(model, table)
     return Resolved(
         name=manifest.name,
         module=module_name(manifest.name),
@@ -173,7 +200,7 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
         packaged_weights=PackagedWeights(**dict(manifest.weights)) if manifest.weights else None,
         **{name: getattr(model, name) for name in COPIED_FROM_MODEL},
         head_dim=head_dim,
-        rope=_rope(model, head_dim),
+        rope=_rope(model, model.rope, head_dim),
         query_key_value_bias=family.query_key_value_bias,
         query_key_norm=family.query_key_norm,
         fused_projections=family.fused_projections,
@@ -202,13 +229,37 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
                 f"({query_heads} query + 2 x {key_value_heads} key-value heads) x {head_dim}"
             ),
             "attention_scale": derived_scale,
+            "window_reach": f"{window - 1} tokens before a token, in multiples of the alignment",
             "context_blocks": f"{table.context} context / {table.block_size} block",
             "alignment": f"lcm({table.block_size} block, {table.attention_chunk} attention chunk)",
         },
         keys=_keys(board.name, model),
+        sliding_window=window,
+        full_attention_layers=(model.full_attention_layers or ()) if window else (),
+        window_reach=reach,
+        local_rope=_rope(model, model.local_rope, head_dim) if model.local_rope else None,
+        query_scale=model.query_scale or 0,
+        attention_soft_cap=model.attention_soft_cap or 0.0,
+        logit_soft_cap=model.logit_soft_cap or 0.0,
+        **{name: getattr(family, name) for name in FIXED_BY_FAMILY},
     )
 
 
+FIXED_BY_FAMILY = (
+    "sandwich_norms",
+    "unit_offset_norms",
+    "scaled_embedding",
+    "attention_sinks",
+    "attention_output_bias",
+)
+STATED_BY_SOME = (
+    "sliding_window",
+    "full_attention_layers",
+    "local_rope",
+    "query_scale",
+    "attention_soft_cap",
+    "logit_soft_cap",
+)
 COPIED_FROM_MODEL = (
     "vocabulary",
     "hidden",
@@ -234,9 +285,17 @@ COPIED_FROM_TARGET = (
 )
 
 
-def _rope(model: Model, head_dim: int) -> Rope:
-    stated = {key: getattr(model.rope, key) for key in rules.ROPE_KEYS[model.rope.kind]}
-    return Rope(model.rope.kind, model.rope.theta, model.rotary_dimensions or head_dim, **stated)
+def _rope(model: Model, rope: RopeTable, head_dim: int) -> Rope:
+    stated = {key: getattr(rope, key) for key in rules.ROPE_KEYS[rope.kind]}
+    return Rope(rope.kind, rope.theta, model.rotary_dimensions or head_dim, **stated)
+
+
+def _window(model: Model, table: TargetTable) -> tuple[int, int]:
+    """The window and its reach before a chunk; none where the context fits into it and all layers turn alike."""
+    window, step = model.sliding_window or 0, rules.alignment(table)
+    if not window or (table.context <= window and model.local_rope is None):
+        return 0, 0
+    return window, -(-(window - 1) // step) * step
 
 
 def _rotary_switch(rope: RopeTable, context: int) -> int:
@@ -244,11 +303,11 @@ def _rotary_switch(rope: RopeTable, context: int) -> int:
     return rope.original_context if rope.kind == "longrope" and rope.original_context < context else 0
 
 
-def _attention_scale(head_dim: int) -> tuple[float, str]:
-    """head_dim ** -0.5 rounded to float32, which is all that the chunked attention operation accepts."""
-    exact = head_dim**-0.5
+def _attention_scale(query_scale: int) -> tuple[float, str]:
+    """query_scale ** -0.5 rounded to float32, which is all that the chunked attention operation accepts."""
+    exact = query_scale**-0.5
     (scale,) = struct.unpack("f", struct.pack("f", exact))
-    return scale, f"{head_dim} ** -0.5, {'exact in' if scale == exact else 'rounded to'} float32"
+    return scale, f"{query_scale} ** -0.5, {'exact in' if scale == exact else 'rounded to'} float32"
 
 
 def _keys(target: str, model: Model) -> dict[str, str]:
@@ -275,7 +334,10 @@ def _keys(target: str, model: Model) -> dict[str, str]:
         "rotary_switch": (
             "model.rope.kind, model.rope.original_context" if model.rope.original_context else "model.rope.kind"
         ),
-        "attention_scale": head_dim,
+        "attention_scale": "model.query_scale" if model.query_scale else head_dim,
+        **{name: f"model.{name}" for name in STATED_BY_SOME},
+        **dict.fromkeys(FIXED_BY_FAMILY, "family"),
+        "window_reach": f"model.sliding_window, {table}.block_size, {table}.attention_chunk",
         "device_query_heads": "model.query_heads",
         "device_key_value_heads": "model.key_value_heads",
         "device_query_width": ", ".join(dict.fromkeys(f"model.query_heads, {head_dim}".split(", "))),
@@ -290,7 +352,12 @@ def _keys(target: str, model: Model) -> dict[str, str]:
 
 def _digest(resolved: Resolved) -> str:
     """Over the numbers that shape the emitted code: not where they were read, nor the rates of the board."""
-    numbers = {key: value for key, value in resolved.to_json().items() if key not in NOT_IN_DIGEST}
+    unstated = {one.name: one.default for one in fields(Resolved) if one.default is not MISSING}
+    numbers = {
+        key: value
+        for key, value in resolved.to_json().items()
+        if key not in NOT_IN_DIGEST and (key not in unstated or getattr(resolved, key) != unstated[key])
+    }
     numbers["board"] = {key: value for key, value in numbers["board"].items() if key != "rates"}
     canonical = json.dumps(numbers, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from generator import catalog, rules, unsupported
+from generator import attention_rules, catalog, rules, unsupported
 from generator.errors import Diagnostic, ManifestError, shown
 from generator.families import FAMILIES
-from generator.schema import Array, Table, between, dotted, named, one_of, refuse, validate
+from generator.schema import AnyArray, Array, Table, between, dotted, named, one_of, refuse, validate
 from generator.toml_source import Source, scan
 
 if sys.version_info >= (3, 11):
@@ -104,9 +104,15 @@ class Model(Table):
     rotary_dimensions: Annotated[int, between(2, 256)] | None = None
     maximum_context: Annotated[int, between(32, MOST_TOKENS)]
     norm_epsilon: Annotated[float, between(1e-12, 1e-2)]
-    activation: Annotated[str, named("silu")]
+    activation: Annotated[str, named("silu", "gelu_tanh")]
     tied_embeddings: bool
+    sliding_window: Annotated[int, between(1, MOST_TOKENS)] | None = None
+    full_attention_layers: AnyArray[Annotated[int, between(0, 1023)]] | None = None
+    query_scale: Annotated[int, between(1, 2**20)] | None = None
+    attention_soft_cap: Annotated[float, between(1e-3, 1e6)] | None = None
+    logit_soft_cap: Annotated[float, between(1e-3, 1e6)] | None = None
     rope: Rope
+    local_rope: Rope | None = None
 
 
 class PackagedWeights(Table):
@@ -181,7 +187,7 @@ def parse(text: str, path: str, targets: Collection[str]) -> ModelFile:
 def check(data: dict[str, Any], path: str, source: Source, targets: Collection[str]) -> ModelFile:
     """Plain data -> the checked manifest. Raises ManifestError."""
     manifest = validate(Manifest, data, path, source)
-    problems = tuple(rules.problems(manifest, targets))
+    problems = (*rules.problems(manifest, targets), *attention_rules.problems(manifest))
     if problems:
         raise ManifestError(_located(problem, path, source) for problem in problems)
     return ModelFile(path, source, manifest)

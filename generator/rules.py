@@ -38,7 +38,10 @@ def problems(manifest: Manifest, targets: Collection[str]) -> Iterator[Problem]:
     """Every broken rule of a manifest; `targets` are the boards there are."""
     yield from _model(manifest.model)
     yield from _rotary_dimensions(manifest.family, manifest.model)
-    yield from _rope(manifest.family, manifest.model)
+    for table in ("rope", "local_rope"):
+        rope = getattr(manifest.model, table)
+        if rope is not None:
+            yield from _rope(manifest.family, manifest.model, table, rope)
     for name, table in manifest.target.items():
         if name not in targets:
             yield Problem(("target", name), "", "no target of this name", did_you_mean(name, targets))
@@ -109,24 +112,25 @@ def _rotary_dimensions(family: str, model: Model) -> Iterator[Problem]:
         yield Problem(key, str(turned), rule, f"leave it out; families that turn a part of each head: {families}")
 
 
-def _rope(family: str, model: Model) -> Iterator[Problem]:
-    rope, kinds = model.rope, FAMILIES[family].rope_kinds
+def _rope(family: str, model: Model, table: str, rope: Rope) -> Iterator[Problem]:
+    """Rules of [model.rope] and of [model.local_rope], one of which `table` names."""
+    kinds = FAMILIES[family].rope_kinds
     if rope.kind not in kinds:
         rule = f"family {family} has no rotary embedding of this kind"
-        yield Problem(("model", "rope", "kind"), shown(rope.kind), rule, did_you_mean(rope.kind, kinds))
+        yield Problem(("model", table, "kind"), shown(rope.kind), rule, did_you_mean(rope.kind, kinds))
     for key in dict.fromkeys(key for keys in ROPE_KEYS.values() for key in keys):
         value = getattr(rope, key)
         needed = key in ROPE_KEYS[rope.kind]
         if needed and value is None:
-            rule = f"add it to [model.rope]: kind {rope.kind} needs it"
-            yield Problem(("model", "rope", key), "", "is missing", rule)
+            rule = f"add it to [model.{table}]: kind {rope.kind} needs it"
+            yield Problem(("model", table, key), "", "is missing", rule)
         if not needed and value is not None:
             having = [kind for kind, keys in ROPE_KEYS.items() if key in keys]
             listed = f"kind {having[0]}" if len(having) == 1 else f"kinds {', '.join(having[:-1])} and {having[-1]}"
-            yield Problem(("model", "rope", key), shown(value), f"belongs to {listed} only", "leave it out")
+            yield Problem(("model", table, key), shown(value), f"belongs to {listed} only", "leave it out")
     if rope.kind == "yarn" and rope.theta <= 1:
         rule = "must be over 1 in kind yarn, which takes its logarithm"
-        yield Problem(("model", "rope", "theta"), shown(rope.theta), rule, "published configurations have 10000 and more")
+        yield Problem(("model", table, "theta"), shown(rope.theta), rule, "published configurations have 10000 and more")
     for low, high, published in (
         ("low_frequency_factor", "high_frequency_factor", "1 and 4"),
         ("beta_slow", "beta_fast", "1 and 32"),
@@ -134,14 +138,14 @@ def _rope(family: str, model: Model) -> Iterator[Problem]:
         least, most = getattr(rope, low), getattr(rope, high)
         if least is not None and most is not None and least >= most:
             rule = f"must be over {low} {least:g}"
-            yield Problem(("model", "rope", high), shown(most), rule, f"published configurations have {published}")
+            yield Problem(("model", table, high), shown(most), rule, f"published configurations have {published}")
     pairs = (model.rotary_dimensions or head_dim(model)) // 2
     for key in ("short_factors", "long_factors"):
         value = getattr(rope, key)
         if value is not None and rope.kind == "longrope" and len(value) != pairs:
             each = f"one for each pair of the {2 * pairs} dimensions that turn"
             rule = f"must have {pairs} entries, {each}, not {len(value)}"
-            yield Problem(("model", "rope", key), shown(value), rule, "copy the list of the published configuration")
+            yield Problem(("model", table, key), shown(value), rule, "copy the list of the published configuration")
 
 
 def _ascending(key: tuple[str | int, ...], values: tuple[int, ...]) -> Iterator[Problem]:

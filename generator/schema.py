@@ -33,6 +33,7 @@ class Table(BaseModel):
 
 Element = TypeVar("Element")
 Array = Annotated[tuple[Element, ...], Field(strict=False, min_length=1)]  # TOML arrays arrive as lists
+AnyArray = Annotated[tuple[Element, ...], Field(strict=False)]  # which may be empty
 
 
 def refuse(rule: str, hint: str) -> PydanticCustomError:

@@ -1,4 +1,4 @@
-"""Mistral from v0.2 on: the versions whose attention has no sliding window."""
+"""Mistral: v0.1 has a sliding window on all layers, later versions have none."""
 
 from __future__ import annotations
 
@@ -9,4 +9,5 @@ FAMILY = Family(
     query_key_value_bias=False,
     query_key_norm=False,
     rope_kinds=("default", "linear", "yarn"),
+    options=("sliding_window",),
 )

@@ -9,4 +9,5 @@ FAMILY = Family(
     query_key_value_bias=True,
     query_key_norm=False,
     rope_kinds=("default", "linear", "yarn"),
+    options=("sliding_window",),
 )

@@ -9,4 +9,5 @@ FAMILY = Family(
     query_key_value_bias=False,
     query_key_norm=True,
     rope_kinds=("default", "linear", "yarn"),
+    options=("sliding_window",),
 )
