@@ -29,6 +29,8 @@ def attention_bytes(
     windows: int = 0,
     table_pages: int = 0,
     chained: bool = False,
+    windowed: bool = False,
+    sinks: bool = False,
 ) -> int:
     """Circular-buffer bytes of one core of the attention operation with float32 accumulation, at most.
 
@@ -37,18 +39,21 @@ def attention_bytes(
     is the number of bounds of packed rows (0: none): their mask is built on the core, twice as large as scores alone.
     `table_pages` is the width of the page table of a chunk, which a core keeps beside its start (0: no chunk). `chained` is
     whether cores hand bfloat16 keys and values on to each other: with four tile rows of queries they then hold a third pair.
+    `windowed`: the mask of a sliding window is made of whole chunks, in bfloat4_b, twice. `sinks` are a tile for each tile row
+    of queries.
     """
     query, key, depth = tiles(choice.query_chunk), tiles(choice.key_chunk), tiles(head_dim)
     cached = 4 * key * depth * TILE_BYTES[key_value_dtype]
     queries = 3 * query * depth * TILE_BYTES[query_dtype]
     scores, constants = (4, 6) if windows else (2, 4)
-    rest = scores * query * key + 2 * query * depth + 7 * query + constants
+    rest = scores * query * key + 2 * query * depth + 7 * query + constants + (query if sinks else 0)
+    mask = 2 * query * key * TILE_BYTES["bfloat4_b"] if windowed else 0
     bounds = -(-4 * windows // 32) * 32
     table = 4 * table_pages + 64 if table_pages else 0
     passed_on = 0
     if chained and key_value_dtype == "bfloat16":
         passed_on = 128 + (2 * key * depth * TILE_BYTES[key_value_dtype] if query >= 4 else 0)
-    return cached + queries + rest * TILE_BYTES["bfloat16"] + bounds + table + passed_on
+    return cached + queries + rest * TILE_BYTES["bfloat16"] + mask + bounds + table + passed_on
 
 
 def attention_cycles(
@@ -87,10 +92,12 @@ def choose_attention(
     table_pages: int = 0,
     start_multiple: int | None = None,
     chained: bool = False,
+    kinds: tuple[str, ...] = ("full",),
+    sinks: bool = False,
 ) -> Attention:
     """Chunks for `rows` rows of `tokens` tokens. `start_multiple` is the alignment of absolute starts (chunked passes only).
 
-    Both chunks divide what they cut: the row, and for chunked passes also every start. The query chunk is the one that leaves
+    All `kinds` of layers take the same: "full" ones with the bounds of packed rows, "sliding" ones with a window. Both chunks divide what they cut: the row, and for chunked passes also every start. The query chunk is the one that leaves
     the busiest core the least to do, where reading the keys costs about one more tile row a chunk; larger chunks win ties.
     """
     cores = grid[0] * grid[1]
@@ -101,7 +108,13 @@ def choose_attention(
             continue
         for key_chunk in ATTENTION_CHUNKS:
             choice = Attention(query_chunk, key_chunk)
-            size = attention_bytes(choice, head_dim, key_value_dtype, query_dtype, windows, table_pages, chained)
+            stored = (choice, head_dim, key_value_dtype, query_dtype)
+            size = max(
+                attention_bytes(*stored, windows, table_pages, chained, sinks=sinks)
+                if kind == "full"
+                else attention_bytes(*stored, 0, table_pages, windowed=True, sinks=sinks)
+                for kind in kinds
+            )
             if key_limit % key_chunk or size > l1_bytes:
                 continue
             units = rows * query_heads * (tokens // query_chunk)

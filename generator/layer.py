@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from generator.shapes import PassShape
 
 
-def layer_steps(resolved: Resolved, shape: PassShape, chunks: Attention) -> tuple[Step, ...]:
-    """All operations of one layer in a pass of `shape`; `chunks` is how attention is cut."""
-    return tuple(step for steps in part_steps(resolved, shape, chunks) for step in steps)
+def layer_steps(resolved: Resolved, shape: PassShape, chunks: Attention, kind: str) -> tuple[Step, ...]:
+    """All operations of one layer of a kind in a pass of `shape`; `chunks` is how attention is cut."""
+    return tuple(step for steps in part_steps(resolved, shape, chunks, kind) for step in steps)
 
 
-def part_steps(resolved: Resolved, shape: PassShape, chunks: Attention) -> tuple[tuple[Step, ...], ...]:
+def part_steps(resolved: Resolved, shape: PassShape, chunks: Attention, kind: str) -> tuple[tuple[Step, ...], ...]:
     """The same for each part by itself: each turns `hidden` into `summed`, which is the next one's hidden."""
     size = shape.token_tiles * tiles(resolved.hidden)
     hidden, summed = (Tensor(name, size, resolved.dtypes.activation) for name in ("hidden", "summed"))
-    return tuple(tuple(part.steps(resolved, shape, chunks, hidden, summed)) for part in kinds.layer_parts(resolved))
+    parts = kinds.layer_parts(resolved)
+    return tuple(tuple(part.steps(resolved, shape, chunks, hidden, summed, kind)) for part in parts)

@@ -162,8 +162,10 @@ def _stages(resolved: Resolved) -> Iterator[tuple[str, int]]:
     cut = Attention(TILE, TILE)  # how attention is cut moves none of its tensors
     for shape in _largest_passes(resolved):
         turned = Tensor("cos and sin", shape.token_tiles * tiles(resolved.head_dim), resolved.dtypes.activation)
-        for steps in part_steps(resolved, shape, cut):
+        for steps in (steps for kind in resolved.kinds for steps in part_steps(resolved, shape, cut, kind)):
             live = {"hidden": size(steps[0].reads[0]), "cos": size(turned), "sin": size(turned)}
+            if resolved.local_rope is not None:
+                live |= {"local cos": size(turned), "local sin": size(turned)}
             for step in steps:
                 live |= {tensor.name: size(tensor) for tensor in step.writes}
                 yield step.operation, sum(live.values())

@@ -18,6 +18,7 @@ from generator.geometry import Resolved
 from generator.kinds.attention_steps import chained, windows
 from generator.layer import layer_steps
 from generator.matmuls import Matmul, MinimalMatmul, NoProgram, choose_matmul, choose_minimal_matmul, program_cycles
+from generator.programs import packs_rows
 from generator.shapes import PassShape
 from generator.steps import PLACES, Step, Tensor
 from generator.tiles import TILE_BYTES, tiles
@@ -56,7 +57,12 @@ def choose_programs(resolved: Resolved, shapes: tuple[PassShape, ...]) -> Progra
     matmuls: dict[tuple[str, int], Program] = {}
     places: dict[int, frozenset[str]] = {}
     for size in sizes:
-        variants = [layer_steps(resolved, shape, attentions[shape]) for shape in shapes if shape.token_tiles == size]
+        variants = [
+            layer_steps(resolved, shape, attentions[shape], kind)
+            for shape in shapes
+            if shape.token_tiles == size
+            for kind in resolved.kinds
+        ]
         best = _quickest(resolved, size, variants, roles, blocks)
         places[size] = best.places
         matmuls |= {(name, size): program for name, program in best.matmuls.items()}
@@ -78,9 +84,10 @@ def _choose(
 
 
 def _attention(resolved: Resolved, shape: PassShape) -> Attention:
-    bounds, hand_on = windows(shape), chained(resolved, shape)
+    bounds, hand_on = windows(resolved, shape, "full"), chained(resolved, shape, "full")
     if resolved.batch_invariant and not shape.read_pages:  # one cut, which fits both a row by itself and any wave
-        bounds, hand_on = max(resolved.waves) + 1, resolved.board.architecture == "blackhole"
+        bounds = max(resolved.waves) + 1 if packs_rows(resolved, "full") else 0
+        hand_on = resolved.board.architecture == "blackhole"
     return choose_attention(
         shape.tokens,
         1 if resolved.batch_invariant else shape.rows,
@@ -94,6 +101,8 @@ def _attention(resolved: Resolved, shape: PassShape) -> Attention:
         shape.read_pages,
         resolved.attention_chunk if shape.read_pages else None,
         hand_on,
+        resolved.kinds,
+        resolved.attention_sinks,
     )
 
 

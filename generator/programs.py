@@ -26,19 +26,26 @@ def fuses_gate_up(resolved: Resolved) -> bool:
 
     It reads the normed tokens once instead of twice and keeps gate and up on the chip: two operations and four passes over
     [tokens, intermediate] less. It deals whole tile rows of tokens over the rows of the grid, so that a pass of four tiles leaves
-    the other rows idle and is modelled a little slower than plain matmuls; every larger pass is quicker. Not where a row must be computed alike in every wave: this operation walks the inner
-    dimension forwards and backwards in turn from block to block, so that the order of its sums depends on the size.
+    the other rows idle and is modelled a little slower than plain matmuls; every larger pass is quicker. The operation knows no other gate than silu's. Not where a row must be computed alike in
+    every wave: it walks the inner dimension forwards and backwards in turn from block to block, so that the order of its sums
+    depends on the size.
     """
-    return not resolved.batch_invariant
+    return not resolved.batch_invariant and resolved.activation == "silu"
 
 
 def fuses_residual(resolved: Resolved) -> bool:
     """The matmul that ends a half-layer adds the residual to its product: one operation and two passes less each.
 
     The operation takes the residual only as the weight is stored, so block-float weights would cost the residual stream
-    its precision; and its sums have no fixed order (see fuses_gate_up).
+    its precision; its sums have no fixed order (see fuses_gate_up); and nothing can come between product and sum, neither a
+    norm nor a bias.
     """
-    return not resolved.batch_invariant and resolved.dtypes.weights == resolved.dtypes.activation
+    return (
+        not resolved.batch_invariant
+        and resolved.dtypes.weights == resolved.dtypes.activation
+        and not resolved.sandwich_norms
+        and not resolved.attention_output_bias
+    )
 
 
 def fused(resolved: Resolved, role: str) -> str:
@@ -61,3 +68,11 @@ def heads_dtype(resolved: Resolved) -> str:
 def concatenates_heads(variant: str) -> bool:
     """Whether attention itself returns the heads side by side, which saves an operation; the one over caches cannot."""
     return variant in ("single", "batched")
+
+
+def packs_rows(resolved: Resolved, kind: str) -> bool:
+    """Whether attention in layers of a kind takes the rows of a wave as they lie, packed back to back.
+
+    The operation takes the bounds of packed rows beside neither a sliding window nor a sink: there rows become a batch.
+    """
+    return kind == "full" and not resolved.attention_sinks

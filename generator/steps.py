@@ -97,11 +97,15 @@ def norm(size: Sizes, hidden: Tensor) -> tuple[Step, Tensor]:
 def half_layer_end(
     resolved: Resolved, size: Sizes, role: str, source: Tensor, weight_tiles: int, hidden: Tensor, summed: Tensor
 ) -> Iterator[Step]:
-    """The matmul back to hidden and the residual's sum."""
+    """The matmul back to hidden, the norm of what it gives where there is one, and the residual's sum."""
     weight_bytes = weight_tiles * TILE_BYTES[resolved.dtypes.weights]
     if programs.fuses_residual(resolved):
         yield Step(role, (source, hidden), (summed,), (source,), weight_bytes, role=role)
         return
     product = Tensor("product", hidden.tiles, size.activation)
     yield Step(role, (source,), (product,), (source,), weight_bytes, role=role)
+    if resolved.sandwich_norms:
+        normed = Tensor("normed_product", hidden.tiles, size.activation)
+        yield Step("rms_norm", (product,), (normed,), (product,), buffer_bytes=norm_bytes(size.hidden), units=size.rows)
+        product = normed
     yield Step("add", (hidden, product), (summed,), buffer_bytes=6 * TILE_BYTES["bfloat16"], units=hidden.tiles)

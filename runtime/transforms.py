@@ -23,6 +23,11 @@ def rows(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tenso
     return sources[0]
 
 
+def scaled_rows(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
+    """Rows times hidden ** 0.5, rounded once with the product: a model in float32 multiplies by that root as it is."""
+    return sources[0].float() * geometry.hidden**0.5
+
+
 def projection(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
     """Stack along the outputs, then [out, in] -> [in, out]."""
     return torch.cat(tuple(sources)).t().contiguous()
@@ -51,6 +56,25 @@ def vector(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Ten
     return torch.cat(tuple(sources)).reshape(weight.shape)
 
 
+def offset_vector(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
+    """Norm weights published as w of 1 + w."""
+    return 1 + vector(sources, weight, geometry).float()
+
+
+def capped(rule: Rule) -> Rule:
+    """The final norm's weights over the cap of the logits, which are then tanh'ed as they leave the head."""
+
+    def apply(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
+        return rule(sources, weight, geometry).float() / geometry.logit_soft_cap
+
+    return apply
+
+
+def sinks(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
+    """Published sinks join scores that are already scaled; the device scales them with the scores."""
+    return sources[0].float().reshape(weight.shape) * (geometry.query_scale or geometry.head_dim) ** 0.5
+
+
 def turned(rule: Rule, style: str) -> Rule:
     """`rule` on sources whose heads were reordered for the device's rotation. Stacked, query heads come first, then key
     heads, which are turned too; value heads stay as they are. A norm is one head, of queries or of keys.
@@ -65,11 +89,15 @@ def turned(rule: Rule, style: str) -> Rule:
     return apply
 
 
-def rotary_table(function: Callable[[Rope, Tensor, int], Tensor], spread: Callable[[Tensor], Tensor]) -> Rule:
-    """Cosines or sines of every position of the context."""
+def rotary_table(
+    function: Callable[[Rope, Tensor, int], Tensor], spread: Callable[[Tensor], Tensor], local: bool = False
+) -> Rule:
+    """Cosines or sines of every position of the context; `local`: of layers with a window."""
 
     def apply(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
-        rope, (positions, head_dim) = geometry.rope, weight.shape
+        rope, (positions, head_dim) = geometry.local_rope if local else geometry.rope, weight.shape
+        if rope is None:
+            raise ModuleError(f"weight {weight.name}: the geometry states no local_rope")
         return spread(function(rope, angles(rope, positions, rope.short_factors), head_dim))
 
     return apply
@@ -88,22 +116,33 @@ def two_rotary_tables(function: Callable[[Rope, Tensor, int], Tensor], spread: C
 
 RULES: dict[str, Rule] = {
     "rows": rows,
+    "scaled_rows": scaled_rows,
     "projection": projection,
     "paired_projection": paired_projection,
     "first_projection": half_projection(0),
     "second_projection": half_projection(1),
     "bias": vector,
     "norm": vector,
+    "offset_norm": offset_vector,
+    "capped_norm": capped(vector),
+    "capped_offset_norm": capped(offset_vector),
+    "sinks": sinks,
     "rotary_projection": turned(projection, "interleaved"),
     "rotary_bias": turned(vector, "interleaved"),
     "rotary_norm": turned(vector, "interleaved"),
+    "rotary_offset_norm": turned(offset_vector, "interleaved"),
     "partial_projection": turned(projection, "half_split"),
     "partial_bias": turned(vector, "half_split"),
     "partial_norm": turned(vector, "half_split"),
+    "partial_offset_norm": turned(offset_vector, "half_split"),
     "rotary_cos": rotary_table(cosines, half_split),
     "rotary_sin": rotary_table(sines, half_split),
     "rotary_cos_interleaved": rotary_table(cosines, interleaved),
     "rotary_sin_interleaved": rotary_table(sines, interleaved),
+    "rotary_local_cos": rotary_table(cosines, half_split, local=True),
+    "rotary_local_sin": rotary_table(sines, half_split, local=True),
+    "rotary_local_cos_interleaved": rotary_table(cosines, interleaved, local=True),
+    "rotary_local_sin_interleaved": rotary_table(sines, interleaved, local=True),
     "rotary_cos_switched": two_rotary_tables(cosines, half_split),
     "rotary_sin_switched": two_rotary_tables(sines, half_split),
     "rotary_cos_interleaved_switched": two_rotary_tables(cosines, interleaved),
@@ -111,6 +150,7 @@ RULES: dict[str, Rule] = {
     "ones": lambda sources, weight, geometry: torch.ones(weight.shape),
     "rotary_transformation": lambda sources, weight, geometry: pair_rotation(),
 }
+EMBEDDINGS = ("rows", "scaled_rows")
 HALVES = ("first_projection", "second_projection")
 
 
@@ -120,7 +160,7 @@ def source_shapes(weight: Weight, geometry: Geometry) -> tuple[tuple[int, ...], 
         raise ModuleError(f"weight {weight.name}: no rule named {weight.transform!r}; the rules are {', '.join(RULES)}")
     if not weight.sources:
         return ()
-    if weight.transform == "rows":
+    if weight.transform in EMBEDDINGS:
         return (weight.shape,)
     if weight.transform.endswith("projection"):
         into, out = weight.shape

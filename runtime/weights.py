@@ -19,7 +19,7 @@ from runtime.checkpoint import Checkpoint, open_checkpoint
 from runtime.errors import ModuleError, WeightError
 from runtime.resources import Ownership, Scope
 from runtime.tables import Geometry, Weight
-from runtime.transforms import RULES, source_shapes
+from runtime.transforms import EMBEDDINGS, RULES, source_shapes
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 UPLOADED = (torch.float32, torch.bfloat16)
@@ -120,7 +120,7 @@ def _follows(module: ModuleType, checkpoint: Checkpoint, name: str) -> bool:
         return True
     if name != TIED_HEAD or not module.GEOMETRY.tied_embeddings:
         return False
-    embedding = next(weight.sources[0] for weight in module.WEIGHTS if weight.transform == "rows")
+    embedding = next(weight.sources[0] for weight in module.WEIGHTS if weight.transform in EMBEDDINGS)
     same = checkpoint.shape(name) == checkpoint.shape(embedding) and torch.equal(
         checkpoint.read(name), checkpoint.read(embedding)
     )

@@ -29,9 +29,11 @@ class Part(Protocol):
     def matmuls(self, resolved: Resolved) -> tuple[MatmulRole, ...]: ...
 
     def steps(
-        self, resolved: Resolved, shape: PassShape, chunks: Attention, hidden: Tensor, summed: Tensor
+        self, resolved: Resolved, shape: PassShape, chunks: Attention, hidden: Tensor, summed: Tensor, kind: str
     ) -> Iterator[Step]:
-        """The part's device operations in a pass of `shape`: they use up `hidden` and leave `summed`."""
+        """The part's device operations in a layer of a kind, one of resolved.kinds, and a pass of `shape`: they use up
+        `hidden` and leave `summed`.
+        """
 
 
 def layer_parts(resolved: Resolved) -> tuple[Part, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from generator import programs
 from generator.kinds.attention_steps import steps
-from generator.kinds.rows import MatmulRole, WeightRow, norm
+from generator.kinds.rows import MatmulRole, WeightRow, layer_norm, norm_rule
 
 if TYPE_CHECKING:
     from generator.geometry import Resolved
@@ -23,7 +23,7 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
     order = column_order(resolved)
     projections = tuple(f"{PREFIX}{part}_proj" for part in (["qkv"] if resolved.fused_projections else "qkv"))
     rows = [
-        norm("attention_norm", "model.layers.{layer}.input_layernorm.weight"),
+        layer_norm(resolved, "attention_norm", "input"),
         WeightRow(
             "query_key_value",
             tuple(f"{name}.weight" for name in projections),
@@ -48,17 +48,25 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
                 WeightRow(
                     name,
                     (f"{PREFIX}{source}.weight",),
-                    f"{order}norm",
+                    f"{order}{norm_rule(resolved)}",
                     "HEAD_NORM",
                     "NORM_DTYPE",
                     "ROW_MAJOR",
                 )
             )
+    if resolved.attention_sinks:
+        sources = (f"{PREFIX}sinks",)
+        rows.append(WeightRow("attention_sinks", sources, "sinks", "(1, QUERY_HEADS, 1, 1)", "BIAS_DTYPE"))
     rows.append(
         WeightRow(
             "attention_output", (f"{PREFIX}o_proj.weight",), "projection", "(QUERY_WIDTH, HIDDEN)", "WEIGHT_DTYPE"
         )
     )
+    if resolved.attention_output_bias:
+        sources = (f"{PREFIX}o_proj.bias",)
+        rows.append(WeightRow("attention_output_bias", sources, "bias", "(1, 1, 1, HIDDEN)", "BIAS_DTYPE"))
+    if resolved.sandwich_norms:
+        rows.append(layer_norm(resolved, "attention_output_norm", "post_attention"))
     return tuple(rows)
 
 
@@ -86,6 +94,7 @@ def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
             resolved.hidden,
             dtype,
             resolved.dtypes.activation,
+            bias_dtype="bfloat16" if resolved.attention_output_bias else None,
             fused=programs.fused(resolved, "attention_output"),
         ),
     )

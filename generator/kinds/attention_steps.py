@@ -15,14 +15,17 @@ if TYPE_CHECKING:
     from generator.shapes import PassShape
 
 
-def windows(shape: PassShape) -> int:
+def windows(resolved: Resolved, shape: PassShape, kind: str) -> int:
     """Bounds of packed rows that attention is told of: one more than the rows of a wave, none elsewhere."""
-    return shape.rows + 1 if shape.variant == "batched" else 0
+    return shape.rows + 1 if shape.variant == "batched" and programs.packs_rows(resolved, kind) else 0
 
 
-def chained(resolved: Resolved, shape: PassShape) -> bool:
-    """Whether the cores of attention hand keys and values on: Blackhole's do in a pass of one row over itself."""
-    return resolved.board.architecture == "blackhole" and shape.variant == "single"
+def chained(resolved: Resolved, shape: PassShape, kind: str) -> bool:
+    """Whether the cores of attention hand keys and values on: Blackhole's do in a pass over itself that is neither packed
+    nor windowed.
+    """
+    over_itself = shape.read_pages == 0 and not windows(resolved, shape, kind)
+    return resolved.board.architecture == "blackhole" and kind == "full" and over_itself
 
 
 def rotary_bytes(resolved: Resolved, heads: int, row_tiles: int) -> int:
@@ -45,9 +48,11 @@ def split_tiles(head_tiles: int) -> int:
 
 
 def steps(
-    resolved: Resolved, shape: PassShape, chunks: Attention, hidden: Tensor, summed: Tensor
+    resolved: Resolved, shape: PassShape, chunks: Attention, hidden: Tensor, summed: Tensor, kind: str
 ) -> Iterator[Step]:
-    """All of them in a pass of `shape`, from hidden to its sum with what was attended; `chunks` is how attention is cut."""
+    """All of them in a layer of a kind and a pass of `shape`, from hidden to its sum with what was attended; `chunks` is how
+    attention is cut.
+    """
     size = sizes(resolved, shape.token_tiles)
     first, normed = norm(size, hidden)
     yield first
@@ -101,7 +106,7 @@ def steps(
         buffers = 2 * size.head * TILE_BYTES[size.cached] + table_row
         yield Step("paged_fill_cache", (cached,), dram_bytes=cached.bytes, buffer_bytes=buffers, units=key_units)
     attended = Tensor("attended", size.rows * size.query, size.heads, "attended")
-    yield from _attend(resolved, shape, chunks, size, (query, key, value), attended)
+    yield from _attend(resolved, shape, chunks, size, (query, key, value), attended, kind)
     weight_tiles = size.query * size.hidden
     yield from half_layer_end(resolved, size, "attention_output", attended, weight_tiles, hidden, summed)
 
@@ -113,9 +118,11 @@ def _attend(
     size: Sizes,
     operands: tuple[Tensor, Tensor, Tensor],
     attended: Tensor,
+    kind: str,
 ) -> Iterator[Step]:
-    query, key, value = operands
     behind = resolved.context // 2 if shape.read_pages else 0  # a chunk is modelled in the middle of the context
+    if kind == "sliding":
+        behind = min(behind, resolved.window_reach)
     cycles = attention_cycles(
         chunks,
         shape.tokens,
@@ -131,27 +138,38 @@ def _attend(
         resolved.head_dim,
         size.cached,
         size.heads,
-        windows(shape),
+        windows(resolved, shape, kind),
         shape.read_pages,
-        chained(resolved, shape),
+        chained(resolved, shape, kind),
+        kind == "sliding",
+        resolved.attention_sinks,
     )
     units = shape.rows * resolved.device_query_heads * (shape.tokens // chunks.query_chunk)
-    if programs.concatenates_heads(shape.variant):
+    over_itself = programs.concatenates_heads(shape.variant)
+    batched = operands if over_itself else operands[:1]  # what becomes a batch where rows are several and not packed
+    rows: tuple[Tensor, ...] = ()
+    if shape.rows > 1 and not windows(resolved, shape, kind):
+        rows = tuple(Tensor(f"{heads.name}_rows", heads.tiles, heads.dtype, "heads") for heads in batched)
+        for heads, row in zip(batched, rows):
+            yield Step("transpose", (heads,), (row,), buffer_bytes=2 * TILE_BYTES[heads.dtype], units=heads.tiles)
+    if over_itself:
         yield Step(
-            "attention", operands, (attended,), operands, buffer_bytes=buffers, units=units, cycles=cycles
+            "attention",
+            rows or operands,
+            (attended,),
+            (*rows, *operands),
+            buffer_bytes=buffers,
+            units=units,
+            cycles=cycles,
         )
         return
-    batch = query
-    if shape.rows > 1:
-        batch = Tensor("query_rows", query.tiles, query.dtype, "heads")
-        yield Step("transpose", (query,), (batch,), buffer_bytes=2 * TILE_BYTES[size.heads], units=query.tiles)
     split = Tensor("attended_heads", attended.tiles, attended.dtype, "attended")
     cache_tiles = 2 * shape.rows * tiles(behind + shape.tokens) * size.key
     yield Step(
         "attention",
-        (batch,),
+        rows or batched,
         (split,),
-        (batch,) if batch is not query else (),
+        rows,
         cache_tiles * TILE_BYTES[size.cached],
         buffers,
         units,

@@ -1,4 +1,4 @@
-"""Gated feed-forward: down(silu(gate(x)) * up(x))."""
+"""Gated feed-forward: down(act(gate(x)) * up(x)), where act is silu or the tanh form of gelu."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from generator import programs, steps as shared
-from generator.kinds.rows import MatmulRole, WeightRow, norm
+from generator.kinds.rows import MatmulRole, WeightRow, layer_norm
 from generator.steps import Step, Tensor, sizes
 from generator.tiles import TILE_BYTES
 
@@ -32,10 +32,13 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
                 ("up", both if fused else up, "second_projection" if fused else "projection"),
             )
         )
+    before = "pre_feedforward" if resolved.sandwich_norms else "post_attention"
+    behind = (layer_norm(resolved, "mlp_output_norm", "post_feedforward"),) if resolved.sandwich_norms else ()
     return (
-        norm("mlp_norm", "model.layers.{layer}.post_attention_layernorm.weight"),
+        layer_norm(resolved, "mlp_norm", before),
         *inner,
         WeightRow("down", (down,), "projection", "(INTERMEDIATE, HIDDEN)", "WEIGHT_DTYPE"),
+        *behind,
     )
 
 
@@ -58,7 +61,7 @@ def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
 
 
 def steps(
-    resolved: Resolved, shape: PassShape, chunks: Attention, hidden: Tensor, summed: Tensor
+    resolved: Resolved, shape: PassShape, chunks: Attention, hidden: Tensor, summed: Tensor, kind: str
 ) -> Iterator[Step]:
     """The operations in a pass of `shape`, in the order and with the frees of the template."""
     size = sizes(resolved, shape.token_tiles)

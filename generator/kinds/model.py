@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from generator import programs
-from generator.kinds.rows import MatmulRole, WeightRow, norm
+from generator.kinds.rows import MatmulRole, WeightRow, norm, norm_rule
 
 if TYPE_CHECKING:
     from generator.geometry import Resolved
@@ -19,11 +19,17 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
     head_source = "model.embed_tokens.weight" if resolved.tied_embeddings else "lm_head.weight"
     rows = [
         WeightRow(
-            "embedding", ("model.embed_tokens.weight",), "rows", "(VOCABULARY, HIDDEN)", "EMBEDDING_DTYPE", "ROW_MAJOR"
+            "embedding",
+            ("model.embed_tokens.weight",),
+            "scaled_rows" if resolved.scaled_embedding else "rows",
+            "(VOCABULARY, HIDDEN)",
+            "EMBEDDING_DTYPE",
+            "ROW_MAJOR",
         ),
         WeightRow("rotary_cos", (), f"rotary_cos{suffix}", rotary_shape, "ROTARY_DTYPE", "ROW_MAJOR"),
         WeightRow("rotary_sin", (), f"rotary_sin{suffix}", rotary_shape, "ROTARY_DTYPE", "ROW_MAJOR"),
-        norm("final_norm", "model.norm.weight"),
+        *_local_rotary(resolved, style),
+        norm("final_norm", "model.norm.weight", f"{'capped_' if resolved.logit_soft_cap else ''}{norm_rule(resolved)}"),
         WeightRow("head", (head_source,), "projection", "(HIDDEN, VOCABULARY)", "HEAD_DTYPE"),
     ]
     if resolved.rotary_style == "interleaved":
@@ -33,6 +39,16 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
     if programs.fuses_residual(resolved):
         rows.append(WeightRow("ones", (), "ones", "(1, 1, 1, HIDDEN)", "ACTIVATION_DTYPE"))
     return tuple(rows)
+
+
+def _local_rotary(resolved: Resolved, style: str) -> tuple[WeightRow, ...]:
+    """The tables of windowed layers where these are turned otherwise."""
+    if resolved.local_rope is None:
+        return ()
+    names = ("rotary_local_cos", "rotary_local_sin")
+    return tuple(
+        WeightRow(name, (), f"{name}{style}", "(CONTEXT, HEAD_DIM)", "ROTARY_DTYPE", "ROW_MAJOR") for name in names
+    )
 
 
 def head(resolved: Resolved) -> MatmulRole:

@@ -39,9 +39,19 @@ class MatmulRole:
     fused: str = ""
 
 
-def norm(name: str, source: str) -> WeightRow:
+def norm(name: str, source: str, rule: str = "norm") -> WeightRow:
     """A norm over the hidden width."""
-    return WeightRow(name, (source,), "norm", "HIDDEN_NORM", "NORM_DTYPE", "ROW_MAJOR")
+    return WeightRow(name, (source,), rule, "HIDDEN_NORM", "NORM_DTYPE", "ROW_MAJOR")
+
+
+def layer_norm(resolved: Resolved, name: str, place: str) -> WeightRow:
+    """A norm of each layer, published after its place there."""
+    return norm(name, f"model.layers.{{layer}}.{place}_layernorm.weight", norm_rule(resolved))
+
+
+def norm_rule(resolved: Resolved) -> str:
+    """How the weight of a norm is made from the published one."""
+    return "offset_norm" if resolved.unit_offset_norms else "norm"
 
 
 def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:
@@ -52,6 +62,7 @@ def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:
         "VOCABULARY": resolved.device_vocabulary,
         "HIDDEN": hidden,
         "INTERMEDIATE": resolved.device_intermediate,
+        "QUERY_HEADS": resolved.device_query_heads,
         "QUERY_WIDTH": resolved.device_query_width,
         "QUERY_KEY_VALUE_WIDTH": resolved.device_query_key_value_width,
         "HEAD_DIM": head_dim,
