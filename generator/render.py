@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
 from generator import kinds, programs, rules
-from generator.geometry import Resolved
+from generator.geometry import Resolved, Rope
 from generator.matmuls import fidelity
 from generator.placement import choose_programs
-from generator.shapes import SAMPLING, PassShape
+from generator.shapes import SAMPLING, PassShape, window_pages
 from generator.source_map import mark
 from generator.steps import PLACES
 
 FACTORS_OF_A_LINE = 5  # numbers of seventeen digits
+KINDS_OF_A_LINE = 8
 AFTER_LAYER: tuple[str, ...] = ()  # statements after each layer's output: capture, steering, deepstack
 
 
@@ -74,9 +76,43 @@ def _shape_lines(shapes: tuple[PassShape, ...]) -> list[str]:
     return [f"{variant:<17}{sizes:<16}{' '.join(map(str, tokens))}" for (variant, sizes), tokens in lengths.items()]
 
 
-def _rope_numbers(resolved: Resolved) -> list[tuple[str, str]]:
+GEOMETRY_OF_SOME = (  # what the torch reference is told beside the rest where a model has it
+    "activation",
+    "sliding_window",
+    "full_attention_layers",
+    "query_scale",
+    "attention_soft_cap",
+    "logit_soft_cap",
+    "sandwich_norms",
+    "unit_offset_norms",
+    "scaled_embedding",
+    "attention_sinks",
+    "attention_output_bias",
+)
+CONSTANTS_OF_SOME = ("sliding_window", "logit_soft_cap")
+
+
+def _further_geometry(resolved: Resolved) -> list[str]:
+    """Arguments of the emitted geometry that differ from what most models have."""
+    stated = {name: getattr(resolved, name) for name in GEOMETRY_OF_SOME}
+    return [
+        f"{name}={name.upper() if name in CONSTANTS_OF_SOME else repr(value)},"
+        for name, value in stated.items()
+        if value and value != "silu"
+    ]
+
+
+def _runs_of_kinds(resolved: Resolved) -> list[str]:
+    """The kind of each layer, in lines as long as the pattern that repeats, or of a few where none does."""
+    kinds = resolved.layer_kinds
+    repeats = [size for size in range(1, KINDS_OF_A_LINE) if kinds == (kinds[:size] * len(kinds))[: len(kinds)]]
+    pieces = _cut(kinds, repeats[0] if repeats else KINDS_OF_A_LINE)
+    return ["".join(f'"{kind}", ' for kind in piece).rstrip() for piece in pieces]
+
+
+def _rope_numbers(rope: Rope) -> list[tuple[str, str]]:
     """What the kind of rotary embedding states beside its base; lists are constants of their own."""
-    numbers = {key: getattr(resolved.rope, key) for key in rules.ROPE_KEYS[resolved.rope.kind]}
+    numbers = {key: getattr(rope, key) for key in rules.ROPE_KEYS[rope.kind]}
     return [(key, key.upper() if isinstance(value, tuple) else repr(value)) for key, value in numbers.items()]
 
 
@@ -90,8 +126,8 @@ def _factor_lists(resolved: Resolved) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _cut(numbers: tuple[float, ...], size: int) -> list[tuple[float, ...]]:
-    return [numbers[start : start + size] for start in range(0, len(numbers), size)]
+def _cut(values: tuple[Any, ...], size: int) -> list[tuple[Any, ...]]:
+    return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, templates: Path) -> str:
@@ -109,7 +145,13 @@ def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, tem
             programs=choose_programs(resolved, shapes),
             roles_of_places=PLACES,
             fidelities=_fidelities(resolved),
-            rope_numbers=_rope_numbers(resolved),
+            rope_numbers=_rope_numbers,
+            further_geometry=_further_geometry(resolved),
+            kinds=resolved.kinds,
+            two_kinds=len(resolved.kinds) > 1,
+            packed_kinds=[kind for kind in resolved.kinds if programs.packs_rows(resolved, kind)],
+            runs_of_kinds=_runs_of_kinds(resolved),
+            window_pages={tokens: window_pages(resolved, tokens) for tokens in resolved.lengths},
             factor_lists=_factor_lists(resolved),
             fuses_gate_up=programs.fuses_gate_up(resolved),
             fuses_residual=programs.fuses_residual(resolved),

@@ -47,7 +47,19 @@ def read_pages(resolved: Resolved) -> int:
     ends = [
         start + min(length for length in resolved.lengths if start + length >= resolved.context) for start in starts
     ]
-    pages = -(-max(ends) // resolved.block_size)
+    return _table_width(resolved, max(ends))
+
+
+def window_pages(resolved: Resolved, tokens: int) -> int:
+    """Width of the page table that a layer with a window reads in a chunk of so many tokens: the chunk and, before it, the
+    reach of the window. It never starts before the row.
+    """
+    return min(_table_width(resolved, resolved.window_reach + tokens), read_pages(resolved))
+
+
+def _table_width(resolved: Resolved, tokens: int) -> int:
+    """Entries for so many tokens, in whole attention chunks and rows that the operation reads."""
+    pages = -(-tokens // resolved.block_size)
     multiple = lcm(PAGE_TABLE_MULTIPLE, resolved.alignment // resolved.block_size)
     return -(-pages // multiple) * multiple
 

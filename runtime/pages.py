@@ -2,7 +2,7 @@
 
 * *fill*: where the cache write puts the blocks of a pass. -1 writes nothing. Used by packed waves (start 0) and by
   chunks alike.
-* *read*: which blocks chunked attention walks, from position 0. Every entry must be a block that exists, so the tail
+* *read*: which blocks chunked attention walks, from position 0, or from where a window begins. Every entry must be a block that exists, so the tail
   repeats the row's own first block: it is masked, and it is never a foreign block.
 """
 
@@ -41,13 +41,14 @@ def fill_table(requests: tuple[PrefillRequest, ...], rows: int, width: int, star
     return table
 
 
-def read_table(requests: tuple[PrefillRequest, ...], rows: int, width: int) -> np.ndarray:
-    """Read entries int32 [rows, width]: each row's own blocks, then its own first block; padding rows read the first
-    row's.
+def read_table(requests: tuple[PrefillRequest, ...], rows: int, width: int, first: int = 0) -> np.ndarray:
+    """Read entries int32 [rows, width]: each row's own blocks from its block number `first` on, then its own first block;
+    padding rows read the first row's.
     """
     table = np.empty((rows, width), dtype=np.int32)
     table[:] = requests[0].pages[0]
     for index, request in enumerate(requests):
+        pages = request.pages[first : first + width]
         table[index] = request.pages[0]
-        table[index, : len(request.pages)] = request.pages
+        table[index, : len(pages)] = pages
     return table

@@ -171,3 +171,15 @@ def rotary_switch(module: Any) -> int | None:
     a module with one set, which states no such constant.
     """
     return getattr(module, "ROTARY_SWITCH", None)
+
+
+def window_reach(module: Any) -> int:
+    """Tokens before a chunk whose blocks the layers with a window read; 0 for a module without such layers, which states
+    no such constant.
+    """
+    return getattr(module, "WINDOW_REACH", 0)
+
+
+def layer_kinds(module: Any) -> tuple[str, ...]:
+    """The kind of each layer of a module that has several; () where all layers are alike, which needs no such constant."""
+    return getattr(module, "LAYER_KINDS", ())

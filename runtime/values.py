@@ -13,7 +13,7 @@ import torch
 from runtime.errors import ModuleError
 from runtime.pages import fill_table, read_table
 from runtime.request import LOGITS, PrefillChunk, PrefillRequest, PreparedPrefill
-from runtime.tables import Input, Shape, rotary_switch
+from runtime.tables import Input, Shape, rotary_switch, window_reach
 
 
 class HostValues:
@@ -23,6 +23,7 @@ class HostValues:
         self._block_size: int = module.BLOCK_SIZE
         self._context: int = module.CONTEXT
         self._rotary_switch: int | None = rotary_switch(module)
+        self._window_reach: int = window_reach(module)
         self._row_slots: int = module.ROW_SLOTS
         self._inputs: dict[Shape, tuple[Input, ...]] = {
             shape: module.INPUTS[shape.variant](shape) for shape in module.TRACES
@@ -33,6 +34,8 @@ class HostValues:
             "fill_table": self.fill_table,
             "read_table": self.read_table,
             "start": self.start,
+            "window_table": self.window_table,
+            "window_start": self.window_start,
             "row_bounds": self.row_bounds,
             "last_rows": self.last_rows,
         }
@@ -93,6 +96,18 @@ class HostValues:
     def start(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
         """The first position of the chunk [1]."""
         return np.array([chunk.start], dtype=np.int32)
+
+    def window_table(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
+        """Which blocks layers with a window read: [rows, pages of the window's reach and the chunk]."""
+        (width,) = [entry.shape[1] for entry in self._inputs[chunk.shape] if entry.name == "window_table"]
+        return read_table(prepared.requests, chunk.shape.rows, width, self._window_begin(chunk) // self._block_size)
+
+    def window_start(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
+        """The first position of the chunk, counted from where its window table begins [1]."""
+        return np.array([chunk.start - self._window_begin(chunk)], dtype=np.int32)
+
+    def _window_begin(self, chunk: PrefillChunk) -> int:
+        return max(0, chunk.start - self._window_reach)
 
     def row_bounds(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
         """Where each padded row begins in the packed sequence, and the end [rows + 1]."""

@@ -13,6 +13,7 @@ from runtime.resources import Ownership
 from runtime.rope import head_order
 from runtime.staging import Stager
 from runtime.stats import Stats
+from runtime.tables import layer_kinds
 from runtime.verification.comparison import Agreement, agreement, worst_blocks
 from runtime.verification.expected import Expected
 from runtime.verification.routes import Outcome, Row
@@ -70,12 +71,14 @@ def layer_outputs(
     with Ownership().scope() as scope:
         inputs = Stager(module, device, Stats()).stage(plan, chunk, scope)
         hidden = scope.own(module.embed(inputs.tokens, weights))
-        cos, sin = (scope.own(table) for table in module.rotary(inputs.positions, weights))
+        turning = [scope.own(table) for table in module.rotary(inputs.positions, weights)]
+        kinds = layer_kinds(module)
         for layer, theirs in enumerate(expected.hidden):
             one_layer = SimpleNamespace(**{**vars(weights), "layers": [weights.layers[layer]]})
             its_stores = SimpleNamespace(**{name: [tensors[layer]] for name, tensors in vars(stores).items()})
             used_up = scope.disown(hidden)
-            hidden = scope.own(module.layers(used_up, cos, sin, inputs, one_layer, its_stores, chunk.shape))
+            kind = (kinds[layer : layer + 1],) if kinds else ()
+            hidden = scope.own(module.layers(used_up, *turning, inputs, one_layer, its_stores, chunk.shape, *kind))
             ours = ttnn.to_torch(hidden).float().reshape(-1, theirs.shape[-1])[: len(row.tokens)]
             measured.append(agreement(ours, theirs))
     return measured

@@ -6,14 +6,17 @@ import pytest
 import torch
 
 from runtime.verification.comparison import pcc
-from tests.support.families import GEOMETRIES
+from tests.support.families import GEOMETRIES, WINDOW, WINDOWED
 from tests.support.golden import Bench
 
 LIMIT = 1e-4  # nothing is rounded in the emulator's float32 mode
-LENGTHS = (1, 2, 31, 32, 33, 127, 128, 129, 300)
+LENGTHS = (1, 2, 31, 32, 33, 127, 128, 129, 300, WINDOW - 1, WINDOW, WINDOW + 1, 2 * WINDOW)
 
 
-@pytest.fixture(scope="module", params=GEOMETRIES)
+FAMILIES = GEOMETRIES | WINDOWED
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
 def bench(request):
     return Bench(request.param)
 
@@ -81,7 +84,7 @@ def test_prompts_that_the_caller_cuts_equal_transformers(bench, cuts):
 
 
 @pytest.mark.parametrize("packed, limit", [(False, 0.999), (True, 0.99)], ids=["bfloat16", "bfloat8_b"])
-@pytest.mark.parametrize("family", GEOMETRIES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_declared_dtypes_correlate_with_transformers(family, packed, limit):
     bench = Bench(family, "declared", packed)
     rows = bench.rows([1, 33, 128, 129, 300], seed=9)

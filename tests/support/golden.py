@@ -23,7 +23,7 @@ from runtime.backend import open_device, ttnn
 from runtime.load import load
 from runtime.prefill import Prefill
 from runtime.stores import allocate
-from runtime.tables import Geometry
+from runtime.tables import Geometry, Rope
 from runtime.verification.comparison import relative_error, worst_blocks
 from runtime.verification.measure import cached, key_order
 from runtime.verification.routes import Row
@@ -53,13 +53,11 @@ def manifest(family: str, dtypes: dict[str, str]) -> dict[str, Any]:
             **{name: getattr(shape, name) for name in ("query_heads", "key_value_heads", "head_dim", "norm_epsilon")},
             "tied_embeddings": shape.tied_embeddings,
             "maximum_context": 640,
-            "activation": "silu",
-            "rope": {
-                "kind": rope.kind,
-                "theta": rope.theta,
-                **{name: getattr(rope, name) for name in ROPE_KEYS[rope.kind]},
-            },
+            "activation": shape.activation,
+            "rope": _table(rope),
             **partial,
+            **_windows(shape),
+            **{name: getattr(shape, name) for name in ("query_scale", "logit_soft_cap") if getattr(shape, name)},
         },
         "target": {
             "n150": {
@@ -75,6 +73,19 @@ def manifest(family: str, dtypes: dict[str, str]) -> dict[str, Any]:
             }
         },
     }
+
+
+def _table(rope: Rope) -> dict[str, Any]:
+    stated = {name: getattr(rope, name) for name in ROPE_KEYS[rope.kind]}
+    return {"kind": rope.kind, "theta": rope.theta, **stated}
+
+
+def _windows(shape: Geometry) -> dict[str, Any]:
+    if not shape.sliding_window:
+        return {}
+    local = {"local_rope": _table(shape.local_rope)} if shape.local_rope else {}
+    full = shape.full_attention_layers
+    return {"sliding_window": shape.sliding_window, "full_attention_layers": full, **local}
 
 
 def build_module(data: dict[str, Any]) -> ModuleType:
