@@ -21,11 +21,14 @@ FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
 def _plan_binary(device: Device, a: TensorSpec, b: TensorSpec, name, dtype, memory_config, activations) -> Plan:
+    one_row = name == "add" and not activations and b.shape == (*(1,) * (len(a.shape) - 1), a.shape[-1])
     require(
-        a.shape == b.shape,
+        a.shape == b.shape or one_row,
         name,
-        f"shapes must be equal (broadcasting is not modelled): {list(a.shape)} and {list(b.shape)}",
+        f"shapes must be equal (of other forms only a + one row is modelled): {list(a.shape)} and {list(b.shape)}",
     )
+    # Two float32 operands are added in float32; of others the matrix unit sees ten bits of mantissa.
+    require(not one_row or a.dtype is b.dtype, name, f"a row is added in its own type: {a.dtype.name} and {b.dtype.name}")
     require(a.layout is Layout.TILE and b.layout is Layout.TILE, name, "both inputs must be in tiles")
     require(a.is_float and b.is_float, name, f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
     require(dtype is None or dtype in FLOATS, name, f"the output must be floats, got {dtype}")
@@ -88,7 +91,7 @@ def add(
     memory_config: MemoryConfig | None = None,
     input_tensor_a_activations: Sequence[UnaryOpType] = (),
 ) -> Tensor:
-    """activation(a) + b of equal shapes."""
+    """activation(a) + b of equal shapes, or a + b where b is one row [1, .., columns] that is added to every row of a."""
     return _binary("add", torch.add, input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
 
 
