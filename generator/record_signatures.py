@@ -19,14 +19,15 @@ from generator.signatures import EITHER, KEYWORD, POSITIONAL, RECORDED, Paramete
 
 # Operations and constructors that emitted modules may call.
 CALLS = """
-    add argmax begin_trace_capture chunk clamped_silu_glu concat copy deallocate embedding end_trace_capture
-    execute_trace exp full gather gelu layer_norm linear log matmul max mul multiply reshape rms_norm sampling scatter
+    add argmax begin_trace_capture ceil chunk clamped_silu_glu concat copy deallocate embedding end_trace_capture
+    empty execute_trace exp full gather gelu layer_norm linear log matmul max mul multiply reshape rms_norm sampling scatter
     silu slice softmax sparse_matmul split subtract sum tanh to_layout to_memory_config topk transpose typecast
     unsqueeze_to_4D zeros
 
     experimental.dit_minimal_matmul_addcmul_fused experimental.minimal_matmul experimental.minimal_matmul_split
     experimental.nlp_concat_heads experimental.nlp_create_qkv_heads experimental.paged_fill_cache
     experimental.rotary_embedding_hf experimental.rotary_embedding_llama
+    experimental.deepseek_prefill.moe_fused_swiglu experimental.deepseek_prefill.post_combine_reduce
     experimental.kda.qkv_causal_conv1d_silu experimental.kda.sigmoid_gated_rms_norm
 
     transformer.chunk_gated_delta_rule transformer.chunked_scaled_dot_product_attention
@@ -40,7 +41,7 @@ CALLS = """
     QkvCausalConv1dSiluProgramConfig SDPAProgramConfig ShardSpec UnaryWithParam WormholeComputeKernelConfig
 """.split()
 # Types of which every value is recorded: members of an enumeration, and constants of the library's top level.
-ENUMERATIONS = ("BufferType", "MathFidelity", "ShardOrientation", "TensorMemoryLayout", "UnaryOpType")
+ENUMERATIONS = ("BufferType", "MathFidelity", "RoutedExpertActivation", "ShardOrientation", "TensorMemoryLayout", "UnaryOpType")
 CONSTANTS = ("DataType", "Layout", "MemoryConfig")
 # Parameters of type float that take only what single precision holds: signatures do not tell, calls do.
 SINGLE_PRECISION = {("transformer.chunked_scaled_dot_product_attention", "scale")}

@@ -28,11 +28,14 @@ from .errors import EmulatorError
 from .operations.data_movement import reshape, slice, to_layout, transpose, unsqueeze_to_4D
 from .operations.elementwise import add, mul, subtract
 from .operations.embedding import embedding
+from .operations.experts import RoutedExpertActivation
 from .operations.matmul import linear
 from .operations.normalization import rms_norm
 from .operations.reduction import argmax, gather, max, sum, topk
 from .operations.sampling import manual_seed, sampling
-from .operations.unary import exp, gelu, log, softcap, tanh, typecast
+from .operations.scatter import scatter
+from .operations.softmax import softmax
+from .operations.unary import ceil, exp, gelu, log, softcap, tanh, typecast
 from .storage import Shape
 from .tensor import StorageType, Tensor
 from .trace import begin_trace_capture, end_trace_capture, execute_trace, release_trace, trace_bytes

@@ -46,6 +46,12 @@ def log(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> T
 
 
 @checked
+def ceil(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
+    """The least whole number that is not below each value."""
+    return launch("ceil", (input_tensor,), ("ceil", memory_config), _plan_unary, torch.ceil)[0]
+
+
+@checked
 def tanh(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """Hyperbolic tangent of each value."""
     return launch("tanh", (input_tensor,), ("tanh", memory_config), _plan_unary, torch.tanh)[0]
@@ -95,25 +101,32 @@ def softcap(input_tensor: Tensor, beta: float, *, memory_config: MemoryConfig | 
 def _plan_typecast(device: Device, source: TensorSpec, dtype, memory_config) -> Plan:
     target = tensor_spec(source.shape, dtype, source.layout, memory_config or source.memory_config)
     require(
-        source.is_float == target.is_float,
+        source.is_float == target.is_float or source.dtype is DataType.FLOAT32 and dtype is DataType.UINT32,
         "typecast",
-        f"only casts between floats or between integers are modelled, got {source.dtype.name} to {dtype.name}",
+        f"only casts between floats, between integers and from FLOAT32 to UINT32 are modelled, got {source.dtype.name} to "
+        f"{dtype.name}",
     )
     return Plan((target,))
 
 
 @checked
 def typecast(input_tensor: Tensor, dtype: DataType, *, memory_config: MemoryConfig | None = None) -> Tensor:
-    """The same values rounded to another float type, or in another integer type that holds every one of them."""
+    """The same values rounded to another float type, or in another integer type that holds every one of them.
+
+    Floats become integers where they are whole: how the device would round others is not relied on.
+    """
+    counted = input_tensor.spec.is_float and dtype in INTEGER_RANGES
 
     def check(values: torch.Tensor) -> None:
+        if counted and not bool((values == values.trunc()).all()):
+            raise EmulatorError("typecast", f"what becomes {dtype.name} must be whole numbers")
         low, high = INTEGER_RANGES[dtype]
         for value in torch.aminmax(values):
             if not low <= int(value) <= high:
                 raise EmulatorError("typecast", f"{int(value)} does not fit {dtype.name}, which holds {low} to {high}")
 
     def compute(values: torch.Tensor) -> torch.Tensor:
-        return values
+        return values.long() if counted else values
 
     attributes = (dtype, memory_config)
     integers = check if dtype in INTEGER_RANGES else None
