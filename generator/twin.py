@@ -9,7 +9,7 @@ from generator.rules import multiple_near
 from generator.tiles import TILE
 
 SUFFIX = "-twin"
-LAYERS = 2
+LAYERS = 2  # of each kind of layer one, where there are two
 VOCABULARY = 256
 MOST_ROWS = 8
 CONTEXT_CHUNKS = 8  # a prompt of five chunks and a cached prefix have room
@@ -50,11 +50,20 @@ def _model(manifest: Manifest) -> dict[str, Any]:
         "query_heads": query_heads,
         "key_value_heads": key_value_heads,
         "rope": _rope(manifest, turned // 2),
-    } | {
+    } | _windows(manifest) | {
         key: value
         for key, value in (("head_dim", small_head), ("rotary_dimensions", turned))
         if getattr(model, key) is not None
     }
+
+
+def _windows(manifest: Manifest) -> dict[str, Any]:
+    """A window that ends inside a block, and first a layer with it."""
+    model = manifest.model
+    if model.sliding_window is None:
+        return {}
+    block = min(table.block_size for table in manifest.target.values())
+    return {"sliding_window": block + block // 4, "full_attention_layers": (1,) if model.full_attention_layers else ()}
 
 
 def _rope(manifest: Manifest, pairs: int) -> dict[str, Any]:
