@@ -218,7 +218,7 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
         dtypes=Dtypes(**dict(table.dtypes)),
         **{name: getattr(table, name) for name in COPIED_FROM_TARGET},
         context_blocks=table.context // table.block_size,
-        alignment=rules.alignment(table),
+        alignment=rules.alignment(model, table),
         derivations={
             "head_dim": (
                 "model.head_dim" if model.head_dim else f"{model.hidden} hidden / {model.query_heads} query heads"
@@ -231,7 +231,11 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
             "attention_scale": derived_scale,
             "window_reach": f"{window - 1} tokens before a token, in multiples of the alignment",
             "context_blocks": f"{table.context} context / {table.block_size} block",
-            "alignment": f"lcm({table.block_size} block, {table.attention_chunk} attention chunk)",
+            "alignment": (
+                "context: attention over the caches takes no soft cap, so that every row runs from its start"
+                if model.attention_soft_cap
+                else f"lcm({table.block_size} block, {table.attention_chunk} attention chunk)"
+            ),
         },
         keys=_keys(board.name, model),
         sliding_window=window,
@@ -292,7 +296,7 @@ def _rope(model: Model, rope: RopeTable, head_dim: int) -> Rope:
 
 def _window(model: Model, table: TargetTable) -> tuple[int, int]:
     """The window and its reach before a chunk; none where the context fits into it and all layers turn alike."""
-    window, step = model.sliding_window or 0, rules.alignment(table)
+    window, step = model.sliding_window or 0, rules.alignment(model, table)
     if not window or (table.context <= window and model.local_rope is None):
         return 0, 0
     return window, -(-(window - 1) // step) * step
@@ -346,7 +350,7 @@ def _keys(target: str, model: Model) -> dict[str, str]:
         "device_intermediate": "model.intermediate",
         "device_vocabulary": "model.vocabulary",
         "context_blocks": f"{table}.context, {table}.block_size",
-        "alignment": f"{table}.block_size, {table}.attention_chunk",
+        "alignment": f"{table}.context" if model.attention_soft_cap else f"{table}.block_size, {table}.attention_chunk",
     }
 
 

@@ -11,15 +11,16 @@ from generator.tiles import tiles
 if TYPE_CHECKING:
     from generator.attentions import Attention
     from generator.geometry import Resolved
+    from generator.scores import Scores
     from generator.shapes import PassShape
 
 
-def layer_steps(resolved: Resolved, shape: PassShape, chunks: Attention, kind: str) -> tuple[Step, ...]:
+def layer_steps(resolved: Resolved, shape: PassShape, chunks: Attention | Scores | None, kind: str) -> tuple[Step, ...]:
     """All operations of one layer of a kind in a pass of `shape`; `chunks` is how attention is cut."""
     return tuple(step for steps in part_steps(resolved, shape, chunks, kind) for step in steps)
 
 
-def part_steps(resolved: Resolved, shape: PassShape, chunks: Attention, kind: str) -> tuple[tuple[Step, ...], ...]:
+def part_steps(resolved: Resolved, shape: PassShape, chunks: Attention | Scores | None, kind: str) -> tuple[tuple[Step, ...], ...]:
     """The same for each part by itself: each turns `hidden` into `summed`, which is the next one's hidden."""
     size = shape.token_tiles * tiles(resolved.hidden)
     hidden, summed = (Tensor(name, size, resolved.dtypes.activation) for name in ("hidden", "summed"))

@@ -159,7 +159,7 @@ def _stages(resolved: Resolved) -> Iterator[tuple[str, int]]:
     def size(tensor: Tensor) -> int:
         return interleaved(resolved.board, tensor.tiles, TILE_BYTES[tensor.dtype])
 
-    cut = Attention(TILE, TILE)  # how attention is cut moves none of its tensors
+    cut = None if resolved.attention_soft_cap else Attention(TILE, TILE)  # how attention is cut moves none of its tensors
     for shape in _largest_passes(resolved):
         turned = Tensor("cos and sin", shape.token_tiles * tiles(resolved.head_dim), resolved.dtypes.activation)
         for steps in (steps for kind in resolved.kinds for steps in part_steps(resolved, shape, cut, kind)):
@@ -176,10 +176,12 @@ def _stages(resolved: Resolved) -> Iterator[tuple[str, int]]:
 
 
 def _largest_passes(resolved: Resolved) -> Iterator[PassShape]:
-    """A pass of the most tokens, with the most rows that make them: from the start of prompts and as chunks."""
+    """The passes of the most tokens, with the most and the fewest rows that make them: from the start of prompts and as chunks."""
     tokens = largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens)
-    rows = max(wave for wave in resolved.waves if tokens % wave == 0 and tokens // wave in resolved.lengths)
-    wave = rows > 1
+    waves = [wave for wave in resolved.waves if tokens % wave == 0 and tokens // wave in resolved.lengths]
     pages = tokens // resolved.block_size
-    for variant, read in (("batched" if wave else "single", 0), ("chunked_batched" if wave else "chunked", pages)):
-        yield PassShape(variant, rows, tokens // rows, pages, read, "last", "")
+    for rows in {min(waves), max(waves)}:
+        several = rows > 1
+        yield PassShape("batched" if several else "single", rows, tokens // rows, pages, 0, "last", "")
+        if not resolved.attention_soft_cap:
+            yield PassShape("chunked_batched" if several else "chunked", rows, tokens // rows, pages, pages, "last", "")

@@ -19,6 +19,7 @@ from generator.kinds.attention_steps import chained, windows
 from generator.layer import layer_steps
 from generator.matmuls import Matmul, MinimalMatmul, NoProgram, choose_matmul, choose_minimal_matmul, program_cycles
 from generator.programs import packs_rows
+from generator.scores import Scores, choose_scores
 from generator.shapes import PassShape
 from generator.steps import PLACES, Step, Tensor
 from generator.tiles import TILE_BYTES, tiles
@@ -34,8 +35,13 @@ class Programs:
     """
 
     matmuls: Mapping[tuple[str, int], Program]
-    attentions: Mapping[PassShape, Attention]
+    attentions: Mapping[PassShape, Attention | Scores]
     places: Mapping[int, frozenset[str]]
+
+    @property
+    def scores(self) -> dict[int, Scores]:
+        """Of a model with explicit scores, by the tokens of a row: every number of rows has the same."""
+        return {shape.tokens: cut for shape, cut in self.attentions.items() if isinstance(cut, Scores)}
 
 
 def choose_programs(resolved: Resolved, shapes: tuple[PassShape, ...]) -> Programs:
@@ -83,7 +89,16 @@ def _choose(
     return choose_matmul(*sizes, *dtypes, role.bias_dtype, inner_block)
 
 
-def _attention(resolved: Resolved, shape: PassShape) -> Attention:
+def _attention(resolved: Resolved, shape: PassShape) -> Attention | Scores:
+    if resolved.attention_soft_cap:
+        return choose_scores(
+            shape.tokens,
+            resolved.device_query_heads // resolved.device_key_value_heads,
+            resolved.head_dim,
+            resolved.board.grid,
+            resolved.board.l1_bank_bytes,
+            resolved.dtypes.key_value,
+        )
     bounds, hand_on = windows(resolved, shape, "full"), chained(resolved, shape, "full")
     if resolved.batch_invariant and not shape.read_pages:  # one cut, which fits both a row by itself and any wave
         bounds = max(resolved.waves) + 1 if packs_rows(resolved, "full") else 0

@@ -73,6 +73,7 @@ def concatenates_heads(variant: str) -> bool:
 def packs_rows(resolved: Resolved, kind: str) -> bool:
     """Whether attention in layers of a kind takes the rows of a wave as they lie, packed back to back.
 
-    The operation takes the bounds of packed rows beside neither a sliding window nor a sink: there rows become a batch.
+    The operation takes the bounds of packed rows beside neither a sliding window nor a sink: there rows become a batch, as
+    they do for explicit scores.
     """
-    return kind == "full" and not resolved.attention_sinks
+    return kind == "full" and not resolved.attention_sinks and not resolved.attention_soft_cap

@@ -89,7 +89,7 @@ GEOMETRY_OF_SOME = (  # what the torch reference is told beside the rest where a
     "attention_sinks",
     "attention_output_bias",
 )
-CONSTANTS_OF_SOME = ("sliding_window", "logit_soft_cap")
+CONSTANTS_OF_SOME = ("sliding_window", "attention_soft_cap", "logit_soft_cap")
 
 
 def _further_geometry(resolved: Resolved) -> list[str]:

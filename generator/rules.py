@@ -45,14 +45,14 @@ def problems(manifest: Manifest, targets: Collection[str]) -> Iterator[Problem]:
     for name, table in manifest.target.items():
         if name not in targets:
             yield Problem(("target", name), "", "no target of this name", did_you_mean(name, targets))
-        yield from _lengths(("target", name), table)
+        yield from _lengths(("target", name), manifest.model, table)
         yield from _waves(("target", name), table)
         yield from _context(("target", name), table, manifest.model.maximum_context)
 
 
-def alignment(table: TargetTable) -> int:
-    """Tokens that every start and every cut of a prompt is a multiple of."""
-    return lcm(table.block_size, table.attention_chunk)
+def alignment(model: Model, table: TargetTable) -> int:
+    """Tokens that every start and every cut of a prompt is a multiple of: the context where there is no chunk but the first."""
+    return table.context if model.attention_soft_cap else lcm(table.block_size, table.attention_chunk)
 
 
 def multiple_near(value: int, step: int, most: int | None = None) -> int:
@@ -155,7 +155,7 @@ def _ascending(key: tuple[str | int, ...], values: tuple[int, ...]) -> Iterator[
             yield Problem((*key, index), str(values[index]), rule, f"write {shown(sorted(set(values)))}")
 
 
-def _lengths(key: tuple[str | int, ...], table: TargetTable) -> Iterator[Problem]:
+def _lengths(key: tuple[str | int, ...], model: Model, table: TargetTable) -> Iterator[Problem]:
     for index, length in enumerate(table.lengths):
         if length > table.context:
             rule = f"must be at most the context {table.context}"
@@ -165,7 +165,14 @@ def _lengths(key: tuple[str | int, ...], table: TargetTable) -> Iterator[Problem
             (*key, "lengths", index), length, table.block_size, f"block_size {table.block_size}", table.context
         )
     yield from _ascending((*key, "lengths"), table.lengths)
-    step = alignment(table)
+    if model.attention_soft_cap and table.prefill_chunk != table.context:
+        rule = (
+            f"must be the context {table.context}: chunked_scaled_dot_product_attention takes no attention_soft_cap on any "
+            f"board, so that a prompt is one pass with explicit scores"
+        )
+        yield Problem((*key, "prefill_chunk"), str(table.prefill_chunk), rule, f"write context = prefill_chunk = {max(table.lengths)}")
+        return
+    step = alignment(model, table)
     why = f"the alignment {step}, lcm({table.block_size} block_size, {table.attention_chunk} attention_chunk)"
     yield from _multiple((*key, "prefill_chunk"), table.prefill_chunk, step, why, table.context)
     longest = max(table.lengths)

@@ -103,6 +103,8 @@ def needed(resolved: Resolved, rows: int, tokens: int, chunked: bool) -> bool:
     next shorter length. Blocks of a cached prefix may be shared by all rows, the others belong to one row each; there
     are as many slots as blocks.
     """
+    if chunked and resolved.attention_soft_cap:
+        return False
     block, alignment = resolved.block_size, resolved.alignment
     real = max([wave for wave in resolved.waves if wave < rows], default=0) + 1
     least = max([length for length in resolved.lengths if length < tokens], default=0) + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from generator.manifest import LONGEST_NAME, Manifest, ModelFile, TargetTable, check
+from generator.manifest import LONGEST_NAME, Manifest, Model, ModelFile, TargetTable, check
 from generator.rules import multiple_near
 from generator.tiles import TILE
 
@@ -23,7 +23,7 @@ def twin(file: ModelFile) -> ModelFile:
     data = manifest.model_dump(exclude_none=True, exclude={"weights"})
     data["name"] = manifest.name[: LONGEST_NAME - len(SUFFIX)].rstrip(".-") + SUFFIX
     data["model"] |= _model(manifest)
-    data["target"] = {name: table.model_dump() | _table(table) for name, table in manifest.target.items()}
+    data["target"] = {name: table.model_dump() | _table(manifest.model, table) for name, table in manifest.target.items()}
     data["model"]["maximum_context"] = max(table["context"] for table in data["target"].values())
     return check(data, file.path, file.source, tuple(manifest.target))
 
@@ -78,21 +78,24 @@ def _rope(manifest: Manifest, pairs: int) -> dict[str, Any]:
         factors = data[key]
         data[key] = tuple(factors[index * len(factors) // pairs] for index in range(pairs))
     if any(table.context > rope.original_context for table in manifest.target.values()):
-        data["original_context"] = min(_table(table)["context"] for table in manifest.target.values()) // 2
+        data["original_context"] = min(_table(manifest.model, table)["context"] for table in manifest.target.values()) // 2
     return data
 
 
-def _table(table: TargetTable) -> dict[str, Any]:
-    """Lengths of one, two and four blocks; an attention chunk of two, so that alignment and block differ."""
+def _table(model: Model, table: TargetTable) -> dict[str, Any]:
+    """Lengths of one, two and four blocks; an attention chunk of two, so that alignment and block differ. A soft cap leaves no
+    chunks, so that the context is one more length.
+    """
     block = table.block_size
     chunk = 4 * block
     context = CONTEXT_CHUNKS * chunk
+    whole = (context,) if model.attention_soft_cap else ()
     return {
         "context": context,
         "key_value_blocks": ROWS_OF_CACHE * context // block,
-        "lengths": (block, 2 * block, chunk),
+        "lengths": (block, 2 * block, chunk, *whole),
         "waves": tuple(wave for wave in table.waves if wave <= MOST_ROWS),
         "wave_tokens": MOST_ROWS * chunk,
-        "prefill_chunk": chunk,
+        "prefill_chunk": max((chunk, *whole)),
         "attention_chunk": 2 * block,
     }

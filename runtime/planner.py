@@ -85,7 +85,7 @@ class Planner:
 
     def _group(self, row: int, cached: int, begin: int, length: int) -> tuple[bool, int, int, int]:
         """What rows of one wave have in common: chunked or not, first position, whole chunks, last length."""
-        if not cached:
+        if not cached or not self._chunk_lengths:  # without chunks every row runs from its start; cached blocks stay as they are
             lengths = self._lengths
             at = bisect_left(lengths, length)
             if at < len(lengths):

@@ -17,6 +17,7 @@ from runtime.rope import angles, cosines, half_split, head_order, interleaved, p
 from runtime.tables import TILE, Geometry, Rope, Weight
 
 Rule = Callable[[Sequence[Tensor], Weight, Geometry], Tensor]
+HIDDEN_SCORE = -(2.0**100)  # exact in bfloat16, and far from its end
 
 
 def rows(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
@@ -66,6 +67,32 @@ def capped(rule: Rule) -> Rule:
 
     def apply(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
         return rule(sources, weight, geometry).float() / geometry.logit_soft_cap
+
+    return apply
+
+
+def scored(rule: Rule) -> Rule:
+    """`rule` on sources whose query heads are scaled as scores are and divided by their cap, of which explicit scores are then
+    tanh'ed as they leave their product. Stacked, query heads come first.
+    """
+
+    def apply(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
+        stacked = torch.cat(tuple(sources)).float()
+        scale = (geometry.query_scale or geometry.head_dim) ** -0.5 / geometry.attention_soft_cap
+        width = geometry.query_heads * geometry.head_dim
+        return rule([stacked[:width] * scale, stacked[width:]], weight, geometry)
+
+    return apply
+
+
+def mask(windowed: bool) -> Rule:
+    """[1, 1, tokens, tokens]: 0 where a query (row) sees a key (column), else a number whose exponential is nothing."""
+
+    def apply(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
+        position = torch.arange(weight.shape[-1])
+        behind = position[:, None] - position
+        hidden = (behind < 0) | (behind >= geometry.sliding_window) if windowed else behind < 0
+        return torch.zeros(weight.shape).masked_fill_(hidden, HIDDEN_SCORE)
 
     return apply
 
@@ -127,6 +154,11 @@ RULES: dict[str, Rule] = {
     "capped_norm": capped(vector),
     "capped_offset_norm": capped(offset_vector),
     "sinks": sinks,
+    "scored_projection": scored(projection),
+    "scored_rotary_projection": scored(turned(projection, "interleaved")),
+    "scored_partial_projection": scored(turned(projection, "half_split")),
+    "causal_mask": mask(windowed=False),
+    "window_mask": mask(windowed=True),
     "rotary_projection": turned(projection, "interleaved"),
     "rotary_bias": turned(vector, "interleaved"),
     "rotary_norm": turned(vector, "interleaved"),

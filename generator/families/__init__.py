@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from generator.families import gemma3, llama, mistral, phi3, qwen2, qwen3
+from generator.families import gemma2, gemma3, llama, mistral, phi3, qwen2, qwen3
 from generator.families.family import Family
 
-FAMILIES: dict[str, Family] = {one.FAMILY.name: one.FAMILY for one in (gemma3, llama, mistral, phi3, qwen2, qwen3)}
+FAMILIES: dict[str, Family] = {one.FAMILY.name: one.FAMILY for one in (gemma2, gemma3, llama, mistral, phi3, qwen2, qwen3)}

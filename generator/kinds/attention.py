@@ -21,13 +21,14 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
     takes its pairs from other columns than the published one.
     """
     order = column_order(resolved)
+    scored = "scored_" if resolved.attention_soft_cap else ""
     projections = tuple(f"{PREFIX}{part}_proj" for part in (["qkv"] if resolved.fused_projections else "qkv"))
     rows = [
         layer_norm(resolved, "attention_norm", "input"),
         WeightRow(
             "query_key_value",
             tuple(f"{name}.weight" for name in projections),
-            f"{order}projection",
+            f"{scored}{order}projection",
             "(HIDDEN, QUERY_KEY_VALUE_WIDTH)",
             "WEIGHT_DTYPE",
         ),

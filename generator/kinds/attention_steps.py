@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from generator import programs
+from generator.kinds import score_steps
 from generator.attentions import Attention, attention_bytes, attention_cycles
 from generator.steps import Sizes, Step, Tensor, half_layer_end, norm, norm_bytes, sizes
 from generator.tiles import TILE_BYTES, tiles
@@ -120,6 +121,9 @@ def _attend(
     attended: Tensor,
     kind: str,
 ) -> Iterator[Step]:
+    if resolved.attention_soft_cap:
+        yield from score_steps.attend(resolved, shape, chunks, size, operands, attended)
+        return
     behind = resolved.context // 2 if shape.read_pages else 0  # a chunk is modelled in the middle of the context
     if kind == "sliding":
         behind = min(behind, resolved.window_reach)

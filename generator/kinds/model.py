@@ -32,6 +32,10 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
         norm("final_norm", "model.norm.weight", f"{'capped_' if resolved.logit_soft_cap else ''}{norm_rule(resolved)}"),
         WeightRow("head", (head_source,), "projection", "(HIDDEN, VOCABULARY)", "HEAD_DTYPE"),
     ]
+    if resolved.attention_soft_cap:
+        names = {"full": "causal_mask", "sliding": "window_mask"}
+        side = "(1, 1, PREFILL_CHUNK, PREFILL_CHUNK)"
+        rows += [WeightRow(name, (), name, side, "ACTIVATION_DTYPE") for kind, name in names.items() if kind in resolved.kinds]
     if resolved.rotary_style == "interleaved":
         rows.append(
             WeightRow("rotary_transformation", (), "rotary_transformation", "(1, 1, TILE, TILE)", "ROTARY_DTYPE")

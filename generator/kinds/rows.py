@@ -67,6 +67,7 @@ def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:
         "QUERY_KEY_VALUE_WIDTH": resolved.device_query_key_value_width,
         "HEAD_DIM": head_dim,
         "CONTEXT": resolved.context,
+        "PREFILL_CHUNK": resolved.prefill_chunk,
         "HIDDEN_NORM": (1, 1, hidden // TILE, TILE),
         "HEAD_NORM": (1, 1, head_dim // TILE, TILE),
     }

@@ -130,11 +130,12 @@ WINDOWED = {
     "gemma3": GEMMA3,
     "gemma3-capped": replace(GEMMA3, logit_soft_cap=2.0, full_attention_layers=(2,)),
 }
-EVERY_GEOMETRY = GEOMETRIES | VARIATIONS | LONGROPE | WINDOWED
-# The reference has what no module has: capped scores.
-REFERENCE_ONLY = {
-    "gemma2": replace(GEMMA, full_attention_layers=(1,), attention_soft_cap=2.0, logit_soft_cap=3.0),
+GEMMA2 = replace(GEMMA, full_attention_layers=(1,), attention_soft_cap=2.0, logit_soft_cap=3.0)
+CAPPED = {
+    "gemma2": GEMMA2,
+    "gemma2-heads-of-96": replace(GEMMA2, head_dim=96, rope=replace(GEMMA2.rope, dimensions=96)),
 }
+EVERY_GEOMETRY = GEOMETRIES | VARIATIONS | LONGROPE | WINDOWED | CAPPED
 TRANSFORMERS = {
     "llama": "Llama",
     "mistral": "Mistral",
@@ -173,7 +174,7 @@ def build_peer(family: str, geometry: Geometry | None = None, seed: int = 0) -> 
     """A transformers model of `family` in float32 with eager attention and every parameter drawn at random."""
     import transformers
 
-    geometry = geometry or (EVERY_GEOMETRY | REFERENCE_ONLY)[family]
+    geometry = geometry or (EVERY_GEOMETRY)[family]
     kind = TRANSFORMERS[family.split("-")[0]]
     config = published_config(transformers, kind, geometry, max_position_embeddings=4096)
     model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()

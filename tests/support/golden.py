@@ -37,6 +37,8 @@ EXACT = {
     "key_value": "bfloat16",
     "activation": "bfloat16",
 }
+CAPS = ("query_scale", "attention_soft_cap", "logit_soft_cap")
+ONE_PASS = {"lengths": (32, 64, 128, 640), "prefill_chunk": 640}  # a soft cap leaves no chunks
 PACKED = EXACT | {"weights": "bfloat8_b", "head": "bfloat8_b", "key_value": "bfloat8_b"}
 
 
@@ -57,7 +59,7 @@ def manifest(family: str, dtypes: dict[str, str]) -> dict[str, Any]:
             "rope": _table(rope),
             **partial,
             **_windows(shape),
-            **{name: getattr(shape, name) for name in ("query_scale", "logit_soft_cap") if getattr(shape, name)},
+            **{name: getattr(shape, name) for name in CAPS if getattr(shape, name)},
         },
         "target": {
             "n150": {
@@ -71,6 +73,7 @@ def manifest(family: str, dtypes: dict[str, str]) -> dict[str, Any]:
                 "attention_chunk": 64,
                 "dtypes": dtypes,
             }
+            | (ONE_PASS if shape.attention_soft_cap else {})
         },
     }
 

@@ -1,0 +1,68 @@
+"""The operations of attention with explicit scores, in the order and with the frees of its template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from generator.matmuls import Matmul, matmul_bytes, program_cycles
+from generator.scores import Scores
+from generator.steps import Sizes, Step, Tensor
+from generator.tiles import TILE_BYTES, tiles
+
+if TYPE_CHECKING:
+    from generator.geometry import Resolved
+    from generator.shapes import PassShape
+
+
+def attend(
+    resolved: Resolved,
+    shape: PassShape,
+    cut: Scores | None,
+    size: Sizes,
+    operands: tuple[Tensor, Tensor, Tensor],
+    attended: Tensor,
+) -> Iterator[Step]:
+    """From the heads of a pass to what is attended. Without `cut`, only which tensors live is asked."""
+    rows = operands
+    if shape.rows > 1:
+        rows = tuple(Tensor(f"{heads.name}_rows", heads.tiles, heads.dtype, "heads") for heads in operands)
+        for heads, row in zip(operands, rows):
+            yield Step("transpose", (heads,), (row,), buffer_bytes=2 * TILE_BYTES[heads.dtype], units=heads.tiles)
+    query, key, value = rows
+    heads = resolved.device_query_heads
+    group = heads // resolved.device_key_value_heads
+    count = shape.rows * heads * tiles(shape.tokens) ** 2
+    scores, capped, masked, shares = (Tensor(name, count, size.activation) for name in ("scores", "capped", "masked", "shares"))
+    mask_bytes = tiles(shape.tokens) ** 2 * TILE_BYTES[size.activation]
+    items, tall, wide = shape.rows * resolved.device_key_value_heads, group * tiles(shape.tokens), tiles(shape.tokens)
+    tile_bytes = TILE_BYTES[size.activation]
+
+    def matmul(name: str, reads: tuple[Tensor, ...], made: Tensor, frees: tuple[Tensor, ...], inner: int, columns: int) -> Step:
+        program: Matmul | None = cut and getattr(cut, name)
+        if program is None:
+            return Step(name, reads, (made,), frees)
+        cycles = items * program_cycles(program, tall, inner, columns, size.cached)
+        buffers = matmul_bytes(program, size.cached, made.dtype, None)
+        return Step(name, reads, (made,), frees, buffer_bytes=buffers, cycles=cycles)
+
+    yield matmul("product", (query, key), scores, (), size.head, wide)
+    yield Step("mul", (scores,), (capped,), (scores,), buffer_bytes=4 * tile_bytes, units=count)
+    yield Step("add", (capped,), (masked,), (capped,), mask_bytes, 6 * tile_bytes, count)
+    yield Step("softmax", (masked,), (shares,), (masked,), buffer_bytes=softmax_bytes(wide), units=count // wide)
+    split = Tensor("mixed", attended.tiles, size.activation, "attended")
+    frees = (shares, *(rows if shape.rows > 1 else ()))
+    yield matmul("mixture", (shares, value), split, frees, wide, size.head)
+    yield Step(
+        "nlp_concat_heads",
+        (split,),
+        (attended,),
+        (split, *operands),
+        buffer_bytes=2 * size.query * tile_bytes,
+        units=size.rows * heads,
+    )
+
+
+def softmax_bytes(width_tiles: int) -> int:
+    """Buffers of softmax over rows of so many tiles."""
+    return 0
