@@ -103,10 +103,11 @@ def _in_dram(operands: Iterable[Mapping[str, Any]]) -> int:
 
 def _matmul(call: Call, resolved: Resolved) -> tuple[Work, Ideal]:
     left, weight = call["inputs"][:2]
-    rows = tiles(prod(left["shape"][:-1]))
-    inner, columns = (tiles(size) for size in weight["shape"][-2:])
-    cycles = program_cycles(_program(call["program"]), rows, inner, columns, weight["dtype"])
-    flops = 2 * rows * inner * columns * TILE**3
+    items = prod(weight["shape"][:-2])  # one after another, where each has a matrix of its own
+    rows = tiles(prod(left["shape"][:-1]) // items)
+    inner, columns = tiles(left["shape"][-1]), tiles(prod(weight["shape"][-2:]) // left["shape"][-1])
+    cycles = items * program_cycles(_program(call["program"]), rows, inner, columns, weight["dtype"])
+    flops = 2 * items * rows * inner * columns * TILE**3
     rate = resolved.board.rates.peak_flops[fidelity(weight["dtype"]).lower()]
     work = Work(_in_dram([*call["inputs"], *call["outputs"]]), cycles=cycles)
     return work, Ideal(weight["bytes"], flops / rate)

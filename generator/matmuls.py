@@ -88,9 +88,11 @@ def divisors(number: int) -> tuple[int, ...]:
     return tuple(part for part in range(1, number + 1) if number % part == 0)
 
 
-def matmul_bytes(choice: Matmul, weight_dtype: str, output_dtype: str, bias_dtype: str | None) -> int:
+def matmul_bytes(
+    choice: Matmul, weight_dtype: str, output_dtype: str, bias_dtype: str | None, left_dtype: str = "bfloat16"
+) -> int:
     """Circular-buffer bytes of one core: inputs double-buffered, one output block, its float32 partial sums, one row of bias."""
-    left = 2 * choice.block_rows * choice.inner_block * TILE_BYTES["bfloat16"]
+    left = 2 * choice.block_rows * choice.inner_block * TILE_BYTES[left_dtype]
     right = 2 * choice.block_columns * choice.inner_block * TILE_BYTES[weight_dtype]
     block = choice.block_rows * choice.block_columns
     bias = choice.block_columns * TILE_BYTES[bias_dtype] if bias_dtype else 0
@@ -164,6 +166,7 @@ def choose_matmul(
     output_dtype: str,
     bias_dtype: str | None = None,
     inner_block: int | None = None,
+    left_dtype: str = "bfloat16",
 ) -> Matmul:
     """The cheapest legal configuration of [token_tiles, inner_tiles] x [inner_tiles, output_tiles] on a grid of cores.
 
@@ -174,13 +177,13 @@ def choose_matmul(
         choice
         for choice in _candidates(token_tiles, inner_tiles, output_tiles, grid)
         if inner_block in (None, choice.inner_block)
-        and matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype) <= l1_bytes
+        and matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, left_dtype) <= l1_bytes
     )
     best = min(
         legal,
         key=lambda choice: (
             _matmul_cycles(choice, choice.core_rows, choice.core_columns, inner_tiles, weight_dtype),
-            matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype),
+            matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, left_dtype),
         ),
         default=None,
     )

@@ -98,6 +98,7 @@ def _attention(resolved: Resolved, shape: PassShape) -> Attention | Scores:
             resolved.board.grid,
             resolved.board.l1_bank_bytes,
             resolved.dtypes.key_value,
+            programs.heads_dtype(resolved),
         )
     bounds, hand_on = windows(resolved, shape, "full"), chained(resolved, shape, "full")
     if resolved.batch_invariant and not shape.read_pages:  # one cut, which fits both a row by itself and any wave

@@ -23,7 +23,7 @@ class Scores:
 
 @cache
 def choose_scores(
-    tokens: int, group: int, head_dim: int, grid: tuple[int, int], l1_bytes: int, key_value_dtype: str
+    tokens: int, group: int, head_dim: int, grid: tuple[int, int], l1_bytes: int, key_value_dtype: str, query_dtype: str
 ) -> Scores:
     """The cheapest programs for one key-value head, which `group` query heads share, of a row of `tokens` tokens.
 
@@ -31,4 +31,5 @@ def choose_scores(
     """
     rows, depth, keys = group * tiles(tokens), tiles(head_dim), tiles(tokens)
     place = (grid, l1_bytes, key_value_dtype, "bfloat16")
-    return Scores(choose_matmul(rows, depth, keys, *place), choose_matmul(rows, keys, depth, *place))
+    product = choose_matmul(rows, depth, keys, *place, left_dtype=query_dtype)
+    return Scores(product, choose_matmul(rows, keys, depth, *place))

@@ -106,7 +106,8 @@ def steps(
     for cached in (key, value):
         buffers = 2 * size.head * TILE_BYTES[size.cached] + table_row
         yield Step("paged_fill_cache", (cached,), dram_bytes=cached.bytes, buffer_bytes=buffers, units=key_units)
-    attended = Tensor("attended", size.rows * size.query, size.heads, "attended")
+    made = size.activation if resolved.attention_soft_cap else size.heads
+    attended = Tensor("attended", size.rows * size.query, made, "attended")
     yield from _attend(resolved, shape, chunks, size, (query, key, value), attended, kind)
     weight_tiles = size.query * size.hidden
     yield from half_layer_end(resolved, size, "attention_output", attended, weight_tiles, hidden, summed)

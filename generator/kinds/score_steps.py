@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from generator.matmuls import Matmul, matmul_bytes, program_cycles
+from generator.matmuls import ACCUMULATOR_TILE_BYTES, Matmul, matmul_bytes, program_cycles
 from generator.scores import Scores
 from generator.steps import Sizes, Step, Tensor
 from generator.tiles import TILE_BYTES, tiles
@@ -13,6 +13,8 @@ from generator.tiles import TILE_BYTES, tiles
 if TYPE_CHECKING:
     from generator.geometry import Resolved
     from generator.shapes import PassShape
+
+SOFTMAX_IN_PIECES = 864256  # bytes
 
 
 def attend(
@@ -43,13 +45,13 @@ def attend(
         if program is None:
             return Step(name, reads, (made,), frees)
         cycles = items * program_cycles(program, tall, inner, columns, size.cached)
-        buffers = matmul_bytes(program, size.cached, made.dtype, None)
+        buffers = matmul_bytes(program, size.cached, made.dtype, None, reads[0].dtype)
         return Step(name, reads, (made,), frees, buffer_bytes=buffers, cycles=cycles)
 
     yield matmul("product", (query, key), scores, (), size.head, wide)
-    yield Step("mul", (scores,), (capped,), (scores,), buffer_bytes=4 * tile_bytes, units=count)
+    yield Step("mul", (scores,), (capped,), (scores,), buffer_bytes=6 * tile_bytes, units=count)
     yield Step("add", (capped,), (masked,), (capped,), mask_bytes, 6 * tile_bytes, count)
-    yield Step("softmax", (masked,), (shares,), (masked,), buffer_bytes=softmax_bytes(wide), units=count // wide)
+    yield Step("softmax", (masked,), (shares,), (masked,), buffer_bytes=softmax_bytes(wide, resolved.board.l1_bank_bytes), units=count // wide)
     split = Tensor("mixed", attended.tiles, size.activation, "attended")
     frees = (shares, *(rows if shape.rows > 1 else ()))
     yield matmul("mixture", (shares, value), split, frees, wide, size.head)
@@ -63,6 +65,9 @@ def attend(
     )
 
 
-def softmax_bytes(width_tiles: int) -> int:
-    """Buffers of softmax over rows of so many tiles."""
-    return 0
+def softmax_bytes(width_tiles: int, l1_bytes: int) -> int:
+    """Buffers of softmax over bfloat16 rows of so many tiles: a row of them in bfloat16 and one in float32 beside sixteen tiles,
+    or, where these do not fit, as much as a row read in pieces takes.
+    """
+    whole = width_tiles * (TILE_BYTES["bfloat16"] + ACCUMULATOR_TILE_BYTES) + 16 * TILE_BYTES["bfloat16"]
+    return whole if whole <= l1_bytes else SOFTMAX_IN_PIECES

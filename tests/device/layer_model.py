@@ -25,6 +25,9 @@ NAMES = {  # step of the model -> device operations that it may be
     "typecast": {"TypecastDeviceOperation"},
     "paged_fill_cache": {"PagedFillCacheDeviceOperation"},
     "transpose": {"TransposeDeviceOperation"},
+    "product": {"MatmulDeviceOperation"},
+    "mixture": {"MatmulDeviceOperation"},
+    "softmax": {"SoftmaxDeviceOperation"},
     "attention": {"SDPAOperation"},
     "nlp_concat_heads": {"NLPConcatHeadsDeviceOperation"},
     "attention_output": {"MatmulDeviceOperation", "MinimalMatmulDeviceOperation"},
@@ -91,7 +94,8 @@ def layers(resolved: Resolved, verdict: dict[str, Any]) -> Iterator[Layer]:
 
 def _layer(resolved: Resolved, chosen: Programs, shape: PassShape, report: dict[str, Any]) -> Layer:
     roles = {role.name: role for role in kinds.layer_matmuls(resolved)}
-    steps, places = layer_steps(resolved, shape, chosen.attentions[shape]), chosen.places[shape.token_tiles]
+    steps = layer_steps(resolved, shape, chosen.attentions[shape], resolved.layer_kinds[1])
+    places = chosen.places[shape.token_tiles]
     calls = tuple(call for call in report["calls"] if call["layer"] == 1)
     cycles = {name: _cycles(chosen, role, shape) for name, role in roles.items()}
     pairs = (
