@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 def problems(manifest: Manifest) -> Iterator[Problem]:
     """Every broken rule."""
     yield from _of_family(manifest.family, manifest.model)
-    yield from _windows(manifest.model)
-    if manifest.model.local_rope is not None and manifest.model.sliding_window is None:
+    options = FAMILIES[manifest.family].options
+    if "sliding_window" in options or manifest.model.sliding_window is None:
+        yield from _windows(manifest.model)
+    if "local_rope" in options and manifest.model.local_rope is not None and manifest.model.sliding_window is None:
         rule = "turns the heads of layers with a window, and none has one"
         yield Problem(("model", "local_rope"), "", rule, "add sliding_window or leave it out")
 

@@ -15,6 +15,7 @@ from generator.families import FAMILIES
 from generator.manifest import Manifest, Model, ModelFile, TargetTable, module_name
 from generator.manifest import Rope as RopeTable
 from generator.memory import Memory
+from generator.sources import COPIED_FROM_MODEL, COPIED_FROM_TARGET, FIXED_BY_FAMILY, keys
 from generator.rules import Problem
 from generator.targets import Board
 from generator.tiles import TILE
@@ -229,7 +230,7 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
                 f"({query_heads} query + 2 x {key_value_heads} key-value heads) x {head_dim}"
             ),
             "attention_scale": derived_scale,
-            "window_reach": f"{window - 1} tokens before a token, in multiples of the alignment",
+            **({"window_reach": f"{window - 1} tokens before a token, in multiples of the alignment"} if window else {}),
             "context_blocks": f"{table.context} context / {table.block_size} block",
             "alignment": (
                 "context: attention over the caches takes no soft cap, so that every row runs from its start"
@@ -237,7 +238,7 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
                 else f"lcm({table.block_size} block, {table.attention_chunk} attention chunk)"
             ),
         },
-        keys=_keys(board.name, model),
+        keys=keys(board.name, model, Dtypes, Rope),
         sliding_window=window,
         full_attention_layers=(model.full_attention_layers or ()) if window else (),
         window_reach=reach,
@@ -247,46 +248,6 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
         logit_soft_cap=model.logit_soft_cap or 0.0,
         **{name: getattr(family, name) for name in FIXED_BY_FAMILY},
     )
-
-
-FIXED_BY_FAMILY = (
-    "sandwich_norms",
-    "unit_offset_norms",
-    "scaled_embedding",
-    "attention_sinks",
-    "attention_output_bias",
-)
-STATED_BY_SOME = (
-    "sliding_window",
-    "full_attention_layers",
-    "local_rope",
-    "query_scale",
-    "attention_soft_cap",
-    "logit_soft_cap",
-)
-COPIED_FROM_MODEL = (
-    "vocabulary",
-    "hidden",
-    "intermediate",
-    "layers",
-    "query_heads",
-    "key_value_heads",
-    "maximum_context",
-    "norm_epsilon",
-    "activation",
-    "tied_embeddings",
-)
-COPIED_FROM_TARGET = (
-    "context",
-    "block_size",
-    "key_value_blocks",
-    "attention_chunk",
-    "lengths",
-    "waves",
-    "wave_tokens",
-    "prefill_chunk",
-    "batch_invariant",
-)
 
 
 def _rope(model: Model, rope: RopeTable, head_dim: int) -> Rope:
@@ -312,46 +273,6 @@ def _attention_scale(query_scale: int) -> tuple[float, str]:
     exact = query_scale**-0.5
     (scale,) = struct.unpack("f", struct.pack("f", exact))
     return scale, f"{query_scale} ** -0.5, {'exact in' if scale == exact else 'rounded to'} float32"
-
-
-def _keys(target: str, model: Model) -> dict[str, str]:
-    table = f"target.{target}"
-    head_dim = "model.head_dim" if model.head_dim else "model.hidden, model.query_heads"
-    heads = f"model.query_heads, model.key_value_heads, {head_dim}"
-    keys = {name: name for name in ("name", "family", "source")}
-    keys |= {name: f"model.{name}" for name in COPIED_FROM_MODEL}
-    keys |= {name: f"{table}.{name}" for name in COPIED_FROM_TARGET}
-    keys |= {f"dtypes.{one.name}": f"{table}.dtypes.{one.name}" for one in fields(Dtypes)}
-    keys |= {f"rope.{one.name}": f"model.rope.{one.name}" for one in fields(Rope)}
-    keys["rope.dimensions"] = "model.rotary_dimensions" if model.rotary_dimensions else head_dim
-    return keys | {
-        "module": "name",
-        "target": table,
-        "packaged_weights": "weights",
-        "rope": "model.rope",
-        "dtypes": f"{table}.dtypes",
-        "head_dim": head_dim,
-        "query_key_value_bias": "family",
-        "query_key_norm": "family",
-        "fused_projections": "family",
-        "rotary_style": head_dim,
-        "rotary_switch": (
-            "model.rope.kind, model.rope.original_context" if model.rope.original_context else "model.rope.kind"
-        ),
-        "attention_scale": "model.query_scale" if model.query_scale else head_dim,
-        **{name: f"model.{name}" for name in STATED_BY_SOME},
-        **dict.fromkeys(FIXED_BY_FAMILY, "family"),
-        "window_reach": f"model.sliding_window, {table}.block_size, {table}.attention_chunk",
-        "device_query_heads": "model.query_heads",
-        "device_key_value_heads": "model.key_value_heads",
-        "device_query_width": ", ".join(dict.fromkeys(f"model.query_heads, {head_dim}".split(", "))),
-        "device_key_value_width": f"model.key_value_heads, {head_dim}",
-        "device_query_key_value_width": ", ".join(dict.fromkeys(heads.split(", "))),
-        "device_intermediate": "model.intermediate",
-        "device_vocabulary": "model.vocabulary",
-        "context_blocks": f"{table}.context, {table}.block_size",
-        "alignment": f"{table}.context" if model.attention_soft_cap else f"{table}.block_size, {table}.attention_chunk",
-    }
 
 
 def _digest(resolved: Resolved) -> str:

@@ -77,7 +77,7 @@ def choose(data: Mapping[str, Any], board: Board) -> Chosen | Misfit:
                 return _chosen(data, board, found)
     if missing is not None:
         return Misfit(board.name, f"is too small: {missing}", "no model of these sizes runs on such a board")
-    return _misfit(resolved, board)
+    return _misfit(replace(resolved, waves=_waves(board, resolved.prefill_chunk)), board)
 
 
 def _table(lengths: list[int]) -> dict[str, Any]:

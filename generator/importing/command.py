@@ -37,7 +37,11 @@ class Imported:
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists and strings."""
-        entries = {**self.understood.model, **{f"rope.{key}": one for key, one in self.understood.rope.items()}}
+        entries = {
+            **self.understood.model,
+            **{f"rope.{key}": one for key, one in self.understood.rope.items()},
+            **{f"local_rope.{key}": one for key, one in self.understood.local_rope.items()},
+        }
         return {
             "model": self.name,
             "manifest": str(self.path),
@@ -79,6 +83,7 @@ def prepare(config: Path, manifests: Path, name: str | None, targets: Sequence[s
     understood = understand(data, source, str(config))
     name = name if name is not None else _name(config)
     origin = f"{_printable(config.name)}, sha256 {hashlib.sha256(content).hexdigest()[:16]}"
+    local = {key: entry.value for key, entry in understood.local_rope.items()}
     bare = {
         "name": name,
         "family": understood.family,
@@ -86,6 +91,7 @@ def prepare(config: Path, manifests: Path, name: str | None, targets: Sequence[s
         "model": {
             **{key: entry.value for key, entry in understood.model.items()},
             "rope": {key: entry.value for key, entry in understood.rope.items()},
+            **({"local_rope": local} if local else {}),
         },
     }
     known = catalog.names(manifests, catalog.TARGETS)
@@ -165,6 +171,7 @@ def _in_words_of(config: Path, source: Source, understood: Understood, found: Di
     key = re.sub(r"\[\d+\]$", "", found.key)
     entries: dict[str, Entry] = {f"model.{name}": entry for name, entry in understood.model.items()}
     entries |= {f"model.rope.{name}": entry for name, entry in understood.rope.items()}
+    entries |= {f"model.local_rope.{name}": entry for name, entry in understood.local_rope.items()}
     entry = entries.get(key)
     if entry is None:
         return found if found.path else Diagnostic(str(config), None, found.key, found.value, found.rule, found.hint)

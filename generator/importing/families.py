@@ -13,7 +13,14 @@ from typing import Any
 DEFAULT_THETA = 10000.0
 SHARED = {"hidden_act": "silu", "tie_word_embeddings": False, "rope_theta": DEFAULT_THETA}
 
-EVERY_LAYER, UPPER_LAYERS, NO_WINDOW = "every layer", "upper layers", "none"
+EVERY_LAYER, UPPER_LAYERS, PATTERN, NO_WINDOW = "every layer", "upper layers", "all but each n-th layer", "none"
+WINDOW_KEYS = {
+    EVERY_LAYER: {"sliding_window"},
+    UPPER_LAYERS: {"sliding_window", "use_sliding_window"},
+    PATTERN: {"sliding_window"},
+    NO_WINDOW: set(),
+}
+SILU, GELU_TANH = {"silu": "silu"}, {"gelu_pytorch_tanh": "gelu_tanh"}
 
 
 @dataclass(frozen=True)
@@ -22,8 +29,10 @@ class ConfigClass:
 
     `null_head_dim`: null is a head width too (hidden / query heads). `window`: which layers a sliding_window is for.
     `partial_rotary`: the published code turns only a part of each head if partial_rotary_factor says so.
-    `rope_names`: names of rope kinds that this class takes for another. `reads`: keys of features that this class reads itself,
-    so that their presence is no reason to refuse.
+    `rope_names`: names of rope kinds that this class takes for another. `every`: in a pattern of windows each so many'th layer
+    has none. `local_rope`: layers with a window are turned by an embedding of their own. `activation`: the key of the gate's
+    activation, and `activations` what its values are called here. `scores`: keys that scale or cap scores and logits, by what a
+    manifest calls them. `reads`: keys of features that this class reads itself, so that their presence is no reason to refuse.
     """
 
     model_type: str
@@ -35,11 +44,15 @@ class ConfigClass:
     null_head_dim: bool = True
     partial_rotary: bool = False
     rope_names: Mapping[str, str] = field(default_factory=dict)
+    every: int = 0
+    local_rope: bool = False
+    activation: str = "hidden_act"
+    activations: Mapping[str, str] = field(default_factory=lambda: SILU)
+    scores: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reads(self) -> frozenset[str]:
-        windows = {EVERY_LAYER: {"sliding_window"}, UPPER_LAYERS: {"sliding_window", "use_sliding_window"}}
-        return frozenset({"partial_rotary_factor"} | windows.get(self.window, set()))
+        return frozenset({"partial_rotary_factor"} | WINDOW_KEYS[self.window] | set(self.scores.values()))
 
 
 @dataclass(frozen=True)
@@ -123,9 +136,44 @@ CLASSES = (
         partial_rotary=True,
         rope_names={"su": "longrope", "yarn": "longrope"},
     ),
+    ConfigClass(
+        "gemma3_text",
+        "Gemma3TextConfig",
+        "Gemma3ForCausalLM",
+        "gemma3",
+        {
+            "vocab_size": 262208,
+            "hidden_size": 2304,
+            "intermediate_size": 9216,
+            "num_hidden_layers": 26,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "max_position_embeddings": 131072,
+            "rms_norm_eps": 1e-6,
+            "hidden_activation": "gelu_pytorch_tanh",
+            "tie_word_embeddings": True,
+            "rope_theta": 1000000.0,
+            "rope_local_base_freq": DEFAULT_THETA,
+            "sliding_window": 4096,
+            "sliding_window_pattern": 6,
+            "query_pre_attn_scalar": 256,
+            "final_logit_softcapping": None,
+        },
+        window=PATTERN,
+        null_head_dim=False,
+        every=6,
+        local_rope=True,
+        activation="hidden_activation",
+        activations=GELU_TANH,
+        scores={"query_scale": "query_pre_attn_scalar", "logit_soft_cap": "final_logit_softcapping"},
+    ),
 )
 TABLE: Mapping[str, ConfigClass] = {one.model_type: one for one in CLASSES}
 WRAPPERS: Mapping[str, Wrapper] = {
     one.model_type: one
-    for one in (Wrapper("mistral3", "Mistral3Config", "Mistral3ForConditionalGeneration", "mistral"),)
+    for one in (
+        Wrapper("mistral3", "Mistral3Config", "Mistral3ForConditionalGeneration", "mistral"),
+        Wrapper("gemma3", "Gemma3Config", "Gemma3ForConditionalGeneration", "gemma3_text"),
+    )
 }

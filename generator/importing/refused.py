@@ -20,12 +20,15 @@ CHUNKED = "attention within chunks of the sequence"
 UNTURNED = "layers without a rotary embedding"
 CLIPPED = "clipped projections"
 MORE_NORMS = "norms that the family does not fix"
+BOTH_WAYS = "attention in both directions"
 SCALED = unsupported.SCALED
+WINDOW, SOFT_CAP = unsupported.WINDOW, unsupported.SOFT_CAP
+QUERY_SCALE = "a scale of its own on attention's scores"
+OF_SOME = (WINDOW, SOFT_CAP, QUERY_SCALE)  # what other families have
 
 MODEL_TYPES: Mapping[str, str] = {
     "deepseek_v2": f"{LATENT} and {unsupported.EXPERTS}",
     "deepseek_v3": f"{LATENT} and {unsupported.EXPERTS}",
-    "gemma3_text": unsupported.FAMILIES["gemma3"],
     "gemma3n": unsupported.IMAGES,
     "qwen3_vl_moe": f"{unsupported.IMAGES} and {unsupported.EXPERTS}",
     "qwen3_vl_text": unsupported.IMAGES,
@@ -60,6 +63,12 @@ MODEL_TYPES: Mapping[str, str] = {
 
 OPTIONS: Mapping[str, str] = {
     **unsupported.FEATURES,
+    "sliding_window": WINDOW,
+    "use_sliding_window": WINDOW,
+    "attn_logit_softcapping": SOFT_CAP,
+    "final_logit_softcapping": SOFT_CAP,
+    "query_pre_attn_scalar": QUERY_SCALE,
+    "use_bidirectional_attention": BOTH_WAYS,
     "is_encoder_decoder": unsupported.ENCODER,
     "decoder_layers": unsupported.ENCODER,
     "add_cross_attention": CROSS,
@@ -86,7 +95,7 @@ OPTIONS: Mapping[str, str] = {
     "use_qk_norm": MORE_NORMS,
 }
 WITHOUT_EFFECT: tuple[object, ...] = (None, False, 0, [], {})
-LAYERS_BUILT = ("full_attention", "sliding_attention")
+LAYERS_BUILT = FULL, SLIDING = "full_attention", "sliding_attention"
 LAYER_TYPES: Mapping[str, str] = {
     "linear_attention": unsupported.RECURRENT,
     "chunked_attention": CHUNKED,
@@ -106,13 +115,16 @@ def model_type(name: str) -> tuple[str, str]:
     return "no model type of this name is supported", did_you_mean(name, (*TABLE, *WRAPPERS))
 
 
-def options(data: Mapping[str, Any], read: frozenset[str]) -> Iterator[tuple[str, str, str]]:
-    """(key, rule, hint) of every option that asks for what is not built; `read` are keys that the family itself reads."""
+def options(data: Mapping[str, Any], read: frozenset[str], owner: str) -> Iterator[tuple[str, str, str]]:
+    """(key, rule, hint) of every option that asks for what is not built, or not for models of the class `owner`; `read` are
+    keys that the family itself reads.
+    """
     for name, value in data.items():
         words = OPTIONS.get(name)
         if words is None or name in read or _has_no_effect(words, value):
             continue
-        yield name, f"asks for {words}, which is not built", "only its absence, null or false is supported"
+        lacking = f"models of {owner} do not have here" if words in OF_SOME else "is not built"
+        yield name, f"asks for {words}, which {lacking}", "only its absence, null or false is supported"
 
 
 def _has_no_effect(words: str, value: object) -> bool:
@@ -122,5 +134,5 @@ def _has_no_effect(words: str, value: object) -> bool:
 
 
 def refuse_options(fields: Fields, read: frozenset[str]) -> None:
-    for name, rule, hint in options(fields.data, read):
+    for name, rule, hint in options(fields.data, read, fields.owner):
         fields.refuse(name, rule, hint)

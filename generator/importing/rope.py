@@ -9,7 +9,7 @@ from typing import Any
 from generator.errors import did_you_mean, shown
 from generator.importing.families import ConfigClass
 from generator.importing.fields import Entry, Fields
-from generator.importing.refused import LAYERS_BUILT
+from generator.importing.refused import FULL, SLIDING
 from generator.schema import dotted
 
 OLD, NEW = "rope_scaling", "rope_parameters"
@@ -21,13 +21,13 @@ Entries = dict[str, Entry]
 
 
 def read_rope(
-    fields: Fields, kind_of: ConfigClass, head_dim: int, maximum_context: int
+    fields: Fields, kind_of: ConfigClass, head_dim: int, maximum_context: int, layer_type: str = FULL
 ) -> tuple[Entries, Entry | None]:
     """The entries of [model.rope], and the rotary dimensions where they are fewer than `head_dim`.
 
-    What is wrong is left in `fields`.
+    For the layer type SLIDING, those of [model.local_rope]. What is wrong is left in `fields`.
     """
-    table = _table(fields)
+    table = _table(fields, kind_of, layer_type)
     if table is None:
         return {}, None
     rope_type = _kind(fields, table, kind_of)
@@ -43,13 +43,14 @@ def read_rope(
             rule = f'changes nothing that is known of kind "{rope_type.value}"'
             table.refuse(key, rule, did_you_mean(key, (*ALWAYS, *keys), list_all=False))
     rotary = _rotary_dimensions(fields, table, kind_of, head_dim)
-    entries = {"kind": rope_type, "theta": _theta(fields, table)}
+    theta = "rope_local_base_freq" if layer_type == SLIDING else "rope_theta"
+    entries = {"kind": rope_type, "theta": _theta(fields, table, theta)}
     entries |= read(_Context(fields, table, rotary.value, maximum_context))
     return entries, rotary if rotary.value != head_dim else None
 
 
-def _table(fields: Fields) -> Fields | None:
-    """The object that describes the embedding; an empty one where there is none."""
+def _table(fields: Fields, kind_of: ConfigClass, layer_type: str) -> Fields | None:
+    """The object that describes the embedding of a layer type; an empty one where there is none."""
     given = {name: fields.raw(name) for name in (OLD, NEW)}
     for name, value in given.items():
         if value is not None and not isinstance(value, dict):
@@ -61,13 +62,18 @@ def _table(fields: Fields) -> Fields | None:
     name = NEW if given[NEW] else OLD
     table = given[name] or {}
     if not any(isinstance(value, dict) for value in table.values()):
+        if kind_of.local_rope and name == NEW and table:
+            fields.refuse(name, "must hold an object for each layer type", f"one of them {FULL}, one {SLIDING}")
+        if layer_type == SLIDING:  # rope_scaling is for the others
+            return fields.inside(name, SLIDING, data={}, defaults={})
         return fields.inside(name, data=table, defaults={})
-    layer_type = LAYERS_BUILT[0]
     nested = table.get(layer_type)
     outer = fields.inside(name, data=table, defaults={})
     for key, value in table.items():
         if not (isinstance(value, dict) or value is None):
             outer.refuse(key, "stands beside objects for layer types", "move it into each of them")
+    if nested is None and kind_of.local_rope:
+        nested = {}
     if not isinstance(nested, dict):
         outer.refuse(layer_type, "is missing, and the model has layers of this type", f"add it to {name}")
         return None
@@ -98,17 +104,20 @@ def _kind(fields: Fields, table: Fields, kind_of: ConfigClass) -> Entry:
 def _unsaid(fields: Fields, table: Fields) -> str:
     if table.data:
         return f"{table.lacking('rope_type')}, {table.lacking('type')}"
+    if table.at[-1] == SLIDING:
+        return f"{dotted(table.at)} absent"
     return ", ".join(f"{fields.lacking(name)}{' or empty' if name in fields.data else ''}" for name in (OLD, NEW))
 
 
-def _theta(fields: Fields, table: Fields) -> Entry:
+def _theta(fields: Fields, table: Fields, name: str) -> Entry:
+    """The base: in the table, else in the configuration under a name of the layer type."""
     if table.data.get("rope_theta") is None:
         table.raw("rope_theta")
-        return fields.number("rope_theta")
+        return fields.number(name)
     theta = table.number("rope_theta")
-    outer = fields.raw("rope_theta")
+    outer = fields.raw(name)
     if outer is not None and theta.value is not None and outer != theta.value:
-        fields.refuse("rope_theta", f"contradicts {dotted(theta.key)} {theta.value:g}", "keep one of the two")
+        fields.refuse(name, f"contradicts {dotted(theta.key)} {theta.value:g}", "keep one of the two")
     return theta
 
 

@@ -21,8 +21,9 @@ def text_of(name: str, source: str, understood: Understood, chosen: Iterable[Cho
     lines += [f"# Not for {one.target}: {_plain(one.rule, 400)}" for one in misfits]
     lines += ["", f"name = {shown(name)}", f"family = {shown(understood.family)} # of {understood.config_class}"]
     lines += [f"source = {_string(source)}", "", "[model]"]
-    for table, header in ((understood.model, ()), (understood.rope, ("", "[model.rope]"))):
-        lines += header
+    for header, table in (("", understood.model), ("rope", understood.rope), ("local_rope", understood.local_rope)):
+        if header and table:
+            lines += ["", f"[model.{header}]"]
         for key, entry in table.items():
             lines += _pair(key, entry.value, entry.note)
     for one in chosen:

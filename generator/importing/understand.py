@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from generator.errors import shown
 from generator.importing import refused
 from generator.importing.families import TABLE, WRAPPERS, ConfigClass, Wrapper
 from generator.importing.fields import Entry, Fields
-from generator.importing.refused import supported
+from generator.importing.refused import SLIDING, supported
 from generator.importing.rope import NEW, OLD, read_rope
-from generator.importing.windows import check_layers
+from generator.importing.windows import read_windows
 from generator.schema import dotted
 from generator.toml_source import Source
 
@@ -27,13 +27,14 @@ UNREACHED = 1e18  # over every context that a manifest takes, and an integer
 HARMLESS = frozenset(
     "architectures attention_dropout auto_map bos_token_id classifier_dropout dtype embd_pdrop eos_token_id hidden_dropout "
     "initializer_range model_type pad_token_id pretraining_tp resid_pdrop text_config torch_dtype transformers_version "
-    "use_cache image_token_id image_token_index video_token_id spatial_merge_size".split()
+    "use_cache image_token_id image_token_index video_token_id spatial_merge_size boi_token_index eoi_token_index "
+    "mm_tokens_per_image cache_implementation".split()
 )
 
 
 @dataclass(frozen=True)
 class Understood:
-    """`model` and `rope` are the tables of a manifest by key. `notes` say what holds for the whole model, `unread` are keys of
+    """`model`, `rope` and `local_rope` (empty where there is none) are the tables of a manifest by key. `notes` say what holds for the whole model, `unread` are keys of
     the configuration that nothing here depends on.
     """
 
@@ -41,6 +42,7 @@ class Understood:
     config_class: str
     model: Mapping[str, Entry]
     rope: Mapping[str, Entry]
+    local_rope: Mapping[str, Entry]
     notes: tuple[str, ...]
     unread: tuple[str, ...]
 
@@ -68,17 +70,35 @@ def understand(data: Mapping[str, Any], source: Source, path: str) -> Understood
     model["maximum_context"] = _maximum_context(model["maximum_context"], rope)
     if rotary is not None:
         model["rotary_dimensions"] = rotary
-    window = check_layers(fields, kind_of, model["layers"].value, model["maximum_context"].value)
+    windows, seen = read_windows(fields, kind_of, model["layers"].value, model["maximum_context"].value)
+    fields.stop()
+    model |= windows
+    rope, local_rope = _ropes(fields, kind_of, head_dim.value, maximum, rope, model)
     fields.stop()
     notes = [
         f"{_form(fields)}; absent keys have the defaults of {kind_of.name} of transformers",
-        f"Attention: {window}",
+        f"Attention: {seen}",
     ]
     if "head_dim" not in model:
         notes.append(f"Head width {head_dim.value}: {head_dim.note}")
     if wrapper is not None:
         notes.append(f"Only the text model of {wrapper.architecture}: image input is no part of it")
-    return Understood(kind_of.family, kind_of.name, _in_order(model), rope, tuple(notes), _unread(outer, fields))
+    return Understood(kind_of.family, kind_of.name, _in_order(model), rope, local_rope, tuple(notes), _unread(outer, fields))
+
+
+def _ropes(
+    fields: Fields,
+    kind_of: ConfigClass,
+    head_dim: int,
+    maximum_context: int,
+    rope: Mapping[str, Entry],
+    model: Mapping[str, Entry],
+) -> tuple[Mapping[str, Entry], Mapping[str, Entry]]:
+    """The embedding of most layers, and that of layers with a window where the class has one and there are both kinds."""
+    if not kind_of.local_rope or "sliding_window" not in model:
+        return rope, {}
+    local, _ = read_rope(fields, kind_of, head_dim, maximum_context, SLIDING)
+    return (rope, local) if model["full_attention_layers"].value else (local, {})
 
 
 def _config_class(outer: Fields) -> tuple[ConfigClass, Wrapper | None]:
@@ -154,8 +174,13 @@ def _model(fields: Fields, outer: Fields, kind_of: ConfigClass) -> dict[str, Ent
     model["key_value_heads"] = _key_value_heads(fields, model["query_heads"])
     model["maximum_context"] = fields.integer("max_position_embeddings")
     model["norm_epsilon"] = fields.number("rms_norm_eps")
-    model["activation"] = _activation(fields)
+    model["activation"] = _activation(fields, kind_of)
     model["tied_embeddings"] = _tied(fields, outer)
+    for ours, theirs in kind_of.scores.items():
+        cap = ours.endswith("cap")
+        entry = fields.number(theirs, null=True) if cap else fields.integer(theirs)
+        if entry.value is not None:
+            model[ours] = entry
     return model
 
 
@@ -184,13 +209,14 @@ def _head_dim(fields: Fields, kind_of: ConfigClass, model: Mapping[str, Entry]) 
     return entry
 
 
-def _activation(fields: Fields) -> Entry:
-    entry = fields.text("hidden_act")
-    if entry.value != "silu":
-        fields.refuse(
-            "hidden_act", f"asks for another activation than {fields.owner} models have here", 'only "silu" is built'
-        )
-    return entry
+def _activation(fields: Fields, kind_of: ConfigClass) -> Entry:
+    entry = fields.text(kind_of.activation)
+    if entry.value not in kind_of.activations:
+        rule = f"asks for another activation than {fields.owner} models have here"
+        fields.refuse(kind_of.activation, rule, f'only "{next(iter(kind_of.activations))}" is built')
+        return entry
+    ours = kind_of.activations[entry.value]
+    return replace(entry, value=ours, note=entry.note if ours == entry.value else f"{entry.note}: {entry.value}")
 
 
 def _tied(fields: Fields, outer: Fields) -> Entry:

@@ -11,7 +11,7 @@ import torch
 from runtime.reference.dense import token_by_token
 from runtime.verification.comparison import relative_error
 from runtime.verification.routes import Row
-from tests.support.families import GEOMETRIES
+from tests.support.families import GEOMETRIES, WINDOWED
 from tests.support.golden import Bench
 
 # Single, batched and chunked passes, full ones and padded ones; 70 and 330 leave whole blocks of a pass empty.
@@ -19,13 +19,13 @@ LENGTHS = (5, 33, 70, 100, 128, 129, 330)
 HUGE = 1e4
 
 
-@pytest.fixture(scope="module", params=["float32", "declared"])
+@pytest.fixture(scope="module", params=["float32", "declared", "windows"])
 def bench(request):
-    """Qwen3's form: every optional term but the bias."""
-    return Bench("qwen3", request.param)
+    """Qwen3's form: every optional term but the bias; and Gemma's, with windows in two of three layers."""
+    return Bench("gemma3", "declared") if request.param == "windows" else Bench("qwen3", request.param)
 
 
-@pytest.fixture(scope="module", params=GEOMETRIES)
+@pytest.fixture(scope="module", params=GEOMETRIES | WINDOWED)
 def exact(request):
     return Bench(request.param)
 

@@ -36,6 +36,20 @@ WRAPPED = {
     "model_type": "mistral3",
     "text_config": {"model_type": "mistral", **COMMON, "sliding_window": None},
 }
+GEMMA3 = {
+    "architectures": ["Gemma3ForCausalLM"],
+    "model_type": "gemma3_text",
+    **{key: value for key, value in COMMON.items() if key != "hidden_act"},
+    "head_dim": 64,
+    "num_hidden_layers": 7,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "tie_word_embeddings": True,
+    "sliding_window": 512,
+    "sliding_window_pattern": 3,
+    "query_pre_attn_scalar": 100,
+    "rope_local_base_freq": 9000.0,
+    "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+}
 LLAMA3 = {
     "rope_type": "llama3",
     "factor": 8.0,

@@ -78,11 +78,16 @@ def test_the_rotary_operation_follows_the_head_dim(head_dim: int, style: str) ->
     assert resolve(read(("query_heads = 9", f"query_heads = 9\nhead_dim = {head_dim}")), N150).rotary_style == style
 
 
-def test_families_differ_in_biases_and_norms_only() -> None:
+def test_families_differ_in_biases_and_norms() -> None:
     models = {name: shipped(name, board) for name, board in SHIPPED}
     flags = {name: (one.query_key_value_bias, one.query_key_norm) for name, one in models.items()}
     assert {name for name, (bias, _) in flags.items() if bias} == {"qwen2.5-7b"}
-    assert {name for name, (_, norm) in flags.items() if norm} == {"qwen3-0.6b", "qwen3-8b"}
+    assert {name for name, (_, norm) in flags.items() if norm} == {
+        "gemma-3-1b",
+        "gemma-3-4b",
+        "qwen3-0.6b",
+        "qwen3-8b",
+    }
 
 
 def test_every_resolved_number_names_the_manifest_keys_it_came_from() -> None:

@@ -17,6 +17,7 @@ from generator.cli import main
 from generator.importing import boards, families, rope
 from tests.support.configurations import (
     COMMON,
+    GEMMA3,
     LLAMA,
     LLAMA3,
     LONGROPE,
@@ -45,7 +46,8 @@ def tables(tmp_path: Path, config: dict[str, Any]) -> dict[str, Any]:
 
 def comment(tmp_path: Path, config: dict[str, Any], key: str) -> str:
     """What the manifest says about the origin of a key of [model] or [model.rope]."""
-    lines = imported(tmp_path, config).text.partition("\n[target")[0].splitlines()
+    text = imported(tmp_path, config).text
+    lines = text.partition("\n[model.local_rope")[0].partition("\n[target")[0].splitlines()
     (line,) = [one for one in lines if one.startswith(f"{key} = ")]
     return line.partition(" # ")[2]
 
@@ -90,7 +92,13 @@ def test_defaults_are_those_of_the_classes_of_transformers(one: families.ConfigC
     transformers = pytest.importorskip("transformers")
     declared = {field.name: field.default for field in dataclasses.fields(getattr(transformers, one.name))}
     theirs = {key: declared.get(key) for key in one.defaults}  # an undeclared head_dim is derived, as None says
-    theirs["rope_theta"] = getattr(transformers, one.name).default_theta
+    theta = getattr(transformers, one.name).default_theta
+    if one.local_rope:
+        theirs |= {"rope_theta": theta["global"], "rope_local_base_freq": theta["local"]}
+        types = getattr(transformers, one.name)(num_hidden_layers=50).layer_types
+        theirs["sliding_window_pattern"] = types.index("full_attention") + 1
+    else:
+        theirs["rope_theta"] = theta
     assert dict(one.defaults) == theirs
     assert hasattr(transformers, one.architecture)
 
@@ -102,7 +110,7 @@ def test_an_absent_key_has_the_default_of_its_class_and_says_so(one: families.Co
     assert (model["hidden"], model["intermediate"]) == (one.defaults["hidden_size"], one.defaults["intermediate_size"])
     default = f"absent, default {one.defaults['hidden_size']} of {one.name}"
     assert comment(tmp_path, bare, "hidden") == default
-    assert comment(tmp_path, bare, "theta") == f"absent, default 10000.0 of {one.name}"
+    assert comment(tmp_path, bare, "theta") == f"absent, default {one.defaults['rope_theta']} of {one.name}"
 
 
 def test_an_absent_key_is_no_null_one(tmp_path: Path) -> None:
@@ -145,6 +153,103 @@ def test_windows_that_hold_the_whole_context_are_causal(tmp_path: Path) -> None:
         changed(QWEN3, sliding_window=4096, use_sliding_window=True, max_window_layers=0),
     ):
         assert "every layer sees all" in imported(tmp_path, config).text
+
+
+WINDOWED = {
+    "mistral": (changed(MISTRAL, sliding_window=1024), [0, 1]),
+    "mistral by default": (changed(MISTRAL, sliding_window=REMOVED, max_position_embeddings=32768), [0, 1]),
+    "phi3": (changed(PHI3, sliding_window=2047), [0, 1]),
+    "qwen2 from a layer on": (
+        changed(QWEN2, use_sliding_window=True, sliding_window=128, max_window_layers=1),
+        [1],
+    ),
+    "qwen2 by default from layer 28 on": (
+        changed(QWEN2, use_sliding_window=True, sliding_window=128, num_hidden_layers=30),
+        [28, 29],
+    ),
+    "qwen3 by layer": (
+        changed(
+            QWEN3,
+            use_sliding_window=True,
+            sliding_window=128,
+            layer_types=["sliding_attention", "full_attention"],
+        ),
+        [0],
+    ),
+    "gemma3": (GEMMA3, [0, 1, 3, 4, 6]),
+    "gemma3 by default": (changed(GEMMA3, sliding_window_pattern=REMOVED), [0, 1, 2, 3, 4, 6]),
+    "gemma3 by layer": (
+        changed(GEMMA3, layer_types=["full_attention"] * 6 + ["sliding_attention"], sliding_window_pattern=REMOVED),
+        [6],
+    ),
+    "gemma3 wider than the context": (changed(GEMMA3, sliding_window=10**6), [0, 1, 3, 4, 6]),
+    "gemma3 in every layer": (changed(GEMMA3, sliding_window_pattern=50), [0, 1, 2, 3, 4, 5, 6]),
+}
+
+
+@pytest.mark.parametrize("case", WINDOWED)
+def test_windows_are_those_of_transformers(case: str, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config, sliding = WINDOWED[case]
+    found = tables(tmp_path, config)["model"]
+    again = getattr(transformers, families.TABLE[config["model_type"]].name)(**json.loads(json.dumps(config)))
+    assert found["sliding_window"] == again.sliding_window
+    assert found["full_attention_layers"] == [layer for layer in range(found["layers"]) if layer not in sliding]
+    if config["model_type"] not in ("mistral", "phi3"):  # which give every layer the window
+        assert [layer for layer, one in enumerate(again.layer_types) if one == "sliding_attention"] == sliding
+
+
+BY_LAYER = {
+    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 50000.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 9000.0},
+}
+
+
+def test_both_forms_of_gemma_make_one_manifest(tmp_path: Path) -> None:
+    first = tables(tmp_path, GEMMA3)["model"]
+    assert first["rope"] == {"kind": "linear", "theta": 50000.0, "factor": 8.0}
+    assert first["local_rope"] == {"kind": "default", "theta": 9000.0}
+    assert (first["activation"], first["query_scale"], first["tied_embeddings"]) == ("gelu_tanh", 100, True)
+    old = {"rope_theta": REMOVED, "rope_local_base_freq": REMOVED, "rope_scaling": REMOVED}
+    assert tables(tmp_path, changed(GEMMA3, **old, rope_parameters=BY_LAYER))["model"] == first
+    wrapped = {
+        "architectures": ["Gemma3ForConditionalGeneration"],
+        "model_type": "gemma3",
+        "text_config": changed(GEMMA3, architectures=REMOVED),
+    }
+    assert tables(tmp_path, wrapped)["model"] == first
+    theta = {"full_attention": {"rope_type": "default"}}
+    bare = tables(tmp_path, changed(GEMMA3, **old, rope_parameters=theta))["model"]
+    assert (bare["rope"]["theta"], bare["local_rope"]["theta"]) == (1000000.0, 10000.0)
+
+
+def test_the_rotary_embeddings_of_gemma_are_those_of_transformers(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    names = {"rope": "full_attention", "local_rope": "sliding_attention"}
+    for config in (
+        GEMMA3,
+        changed(GEMMA3, rope_theta=REMOVED, rope_local_base_freq=REMOVED, rope_scaling=None),
+        changed(GEMMA3, rope_theta=REMOVED, rope_local_base_freq=REMOVED, rope_scaling=REMOVED, rope_parameters=BY_LAYER),
+    ):
+        found = tables(tmp_path, config)["model"]
+        theirs = transformers.Gemma3TextConfig(**json.loads(json.dumps(config))).rope_parameters
+        for ours, name in names.items():
+            assert found[ours]["theta"] == theirs[name]["rope_theta"]
+            assert found[ours]["kind"] == theirs[name]["rope_type"]
+            assert found[ours].get("factor") == theirs[name].get("factor")
+
+
+def test_gemma_without_a_full_layer_has_the_embedding_of_windows_alone(tmp_path: Path) -> None:
+    found = tables(tmp_path, changed(GEMMA3, sliding_window_pattern=50))["model"]
+    assert found["rope"] == {"kind": "default", "theta": 9000.0}
+    assert "local_rope" not in found
+    found = tables(tmp_path, changed(GEMMA3, sliding_window_pattern=1))["model"]
+    assert found["rope"]["kind"] == "linear" and not {"local_rope", "sliding_window"} & found.keys()
+
+
+def test_a_cap_of_logits_is_taken_and_none_leaves_no_key(tmp_path: Path) -> None:
+    assert tables(tmp_path, changed(GEMMA3, final_logit_softcapping=30.0))["model"]["logit_soft_cap"] == 30.0
+    assert "logit_soft_cap" not in tables(tmp_path, changed(GEMMA3, final_logit_softcapping=None))["model"]
 
 
 def test_yarn_factors_are_written_out_and_reach_past_the_maximum(tmp_path: Path) -> None:

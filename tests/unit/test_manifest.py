@@ -200,7 +200,7 @@ def test_all_mistakes_of_a_file_come_together() -> None:
         "m.toml:5: model.hidden: is missing; add hidden to [model]\n"
         'm.toml:7: model.hiden = 576: unknown key; did you mean "hidden"?\n'
         'm.toml:9: model.layers = "30": must be an integer, not a string; write 30\n'
-        'm.toml:14: model.activation = "relu": is not built; only "silu" is'
+        'm.toml:14: model.activation = "relu": must be "silu" or "gelu_tanh"; known: gelu_tanh, silu'
     )
 
 

@@ -124,46 +124,46 @@ ANOTHER_KIND = [  # models of another kind, by the name of what they need (S002-
     (
         [("layers = 30", "layers = 30\nnum_experts = 8")],
         "m.toml:10: model.num_experts = 8: asks for a mixture of experts, which is not built; families "
-        "built: llama, mistral, phi3, qwen2, qwen3",
+        "built: gemma3, llama, mistral, phi3, qwen2, qwen3",
     ),
     (
         [("[model.rope]", "[model.experts]\ncount = 8\n[model.rope]")],
         "m.toml:17: model.experts: asks for a mixture of experts, which is not built; families built: "
-        "llama, mistral, phi3, qwen2, qwen3",
+        "gemma3, llama, mistral, phi3, qwen2, qwen3",
     ),
     (
         [("layers = 30", "layers = 30\nsliding_window = 4096")],
-        "m.toml:10: model.sliding_window = 4096: asks for sliding-window attention, which is not built; "
-        "families built: llama, mistral, phi3, qwen2, qwen3",
+        "m.toml:10: model.sliding_window = 4096: family llama has none; leave it out; families that may have it: gemma3, "
+        "mistral, phi3, qwen2, qwen3",
     ),
     (
         [("layers = 30", "layers = 30\nattention_soft_cap = 50.0")],
-        "m.toml:10: model.attention_soft_cap = 50.0: asks for a soft cap, which is not built; families "
-        "built: llama, mistral, phi3, qwen2, qwen3",
+        "m.toml:10: model.attention_soft_cap = 50.0: family llama has none; leave it out",
     ),
     (
         [("layers = 30", "layers = 30\nembedding_scale = 24.0")],
         "m.toml:10: model.embedding_scale = 24.0: asks for a scale on the embedding, residual or logits, "
-        "which is not built; families built: llama, mistral, phi3, qwen2, qwen3",
+        "which is not built; families built: gemma3, llama, mistral, phi3, qwen2, qwen3",
     ),
     (
         [('"silu"', '"gelu"')],
-        'm.toml:14: model.activation = "gelu": is not built; only "silu" is',
+        'm.toml:14: model.activation = "gelu": must be "silu" or "gelu_tanh"; did you mean "gelu_tanh"? (known: gelu_tanh, '
+        "silu)",
     ),
     (
         [('"llama"', '"mixtral"')],
-        'm.toml:2: family = "mixtral": needs a mixture of experts, which is not built; built: llama, '
-        "mistral, phi3, qwen2, qwen3",
+        'm.toml:2: family = "mixtral": needs a mixture of experts, which is not built; built: gemma3, '
+        "llama, mistral, phi3, qwen2, qwen3",
     ),
     (
         [('"llama"', '"gemma2"')],
         'm.toml:2: family = "gemma2": needs a soft cap, sliding-window attention and a scale on the '
-        "embedding, residual or logits, which is not built; built: llama, mistral, phi3, qwen2, qwen3",
+        "embedding, residual or logits, which is not built; built: gemma3, llama, mistral, phi3, qwen2, qwen3",
     ),
     (
         [('"llama"', '"lama"')],
-        'm.toml:2: family = "lama": must be "llama" or "mistral" or "phi3" or "qwen2" or "qwen3"; did you mean '
-        '"llama"? (known: llama, mistral, phi3, qwen2, qwen3)',
+        'm.toml:2: family = "lama": must be "gemma3" or "llama" or "mistral" or "phi3" or "qwen2" or "qwen3"; did you mean '
+        '"llama"? (known: gemma3, llama, mistral, phi3, qwen2, qwen3)',
     ),
     (
         [('kind = "default"', 'kind = "dynamic"')],
@@ -426,8 +426,9 @@ ROTARY = [
     ),
     (
         [('"llama"', '"phi3"'), ("query_heads = 9", "query_heads = 9\npartial_rotary_factor = 0.5")],
-        "m.toml:11: model.partial_rotary_factor = 0.5: unknown key; known: activation, head_dim, hidden, intermediate, "
-        "key_value_heads, layers, maximum_context, norm_epsilon, query_heads, rope, rotary_dimensions, tied_embeddings, "
+        "m.toml:11: model.partial_rotary_factor = 0.5: unknown key; known: activation, attention_soft_cap, "
+        "full_attention_layers, head_dim, hidden, intermediate, key_value_heads, layers, local_rope, logit_soft_cap, "
+        "maximum_context, norm_epsilon, query_heads, query_scale, rope, rotary_dimensions, sliding_window, tied_embeddings, "
         "vocabulary",
     ),
 ]

@@ -186,7 +186,7 @@ def options(
     """Seconds, DRAM bytes, places and programs of every legal one of the sixteen choices."""
     shapes = [shape for shape in enumerate_shapes(numbers) if shape.token_tiles == size]
     attentions = choose_programs(numbers, enumerate_shapes(numbers)).attentions
-    variants = [layer_steps(numbers, shape, attentions[shape]) for shape in shapes]
+    variants = [layer_steps(numbers, shape, attentions[shape], kind) for shape in shapes for kind in numbers.kinds]
     roles = {role.name: role for role in kinds.layer_matmuls(numbers)}
     for chosen in product((False, True), repeat=4):
         inside = frozenset(place for place, taken in zip(PLACES, chosen) if taken)

@@ -1,0 +1,91 @@
+"""Where each number of a resolved model stands in its manifest: what comments in emitted modules and `codegen explain` name."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from generator.manifest import Model
+
+FIXED_BY_FAMILY = (
+    "sandwich_norms",
+    "unit_offset_norms",
+    "scaled_embedding",
+    "attention_sinks",
+    "attention_output_bias",
+)
+STATED_BY_SOME = (
+    "sliding_window",
+    "full_attention_layers",
+    "local_rope",
+    "query_scale",
+    "attention_soft_cap",
+    "logit_soft_cap",
+)
+COPIED_FROM_MODEL = (
+    "vocabulary",
+    "hidden",
+    "intermediate",
+    "layers",
+    "query_heads",
+    "key_value_heads",
+    "maximum_context",
+    "norm_epsilon",
+    "activation",
+    "tied_embeddings",
+)
+COPIED_FROM_TARGET = (
+    "context",
+    "block_size",
+    "key_value_blocks",
+    "attention_chunk",
+    "lengths",
+    "waves",
+    "wave_tokens",
+    "prefill_chunk",
+    "batch_invariant",
+)
+
+
+def keys(target: str, model: Model, dtypes: type, rope: type) -> dict[str, str]:
+    """Of each field of a resolved model, the manifest key or keys that it came from; `dtypes` and `rope` are the types of its
+    tables.
+    """
+    table = f"target.{target}"
+    head_dim = "model.head_dim" if model.head_dim else "model.hidden, model.query_heads"
+    heads = f"model.query_heads, model.key_value_heads, {head_dim}"
+    found = {name: name for name in ("name", "family", "source")}
+    found |= {name: f"model.{name}" for name in COPIED_FROM_MODEL}
+    found |= {name: f"{table}.{name}" for name in COPIED_FROM_TARGET}
+    found |= {f"dtypes.{one.name}": f"{table}.dtypes.{one.name}" for one in fields(dtypes)}
+    found |= {f"rope.{one.name}": f"model.rope.{one.name}" for one in fields(rope)}
+    found["rope.dimensions"] = "model.rotary_dimensions" if model.rotary_dimensions else head_dim
+    return found | {
+        "module": "name",
+        "target": table,
+        "packaged_weights": "weights",
+        "rope": "model.rope",
+        "dtypes": f"{table}.dtypes",
+        "head_dim": head_dim,
+        "query_key_value_bias": "family",
+        "query_key_norm": "family",
+        "fused_projections": "family",
+        "rotary_style": head_dim,
+        "rotary_switch": (
+            "model.rope.kind, model.rope.original_context" if model.rope.original_context else "model.rope.kind"
+        ),
+        "attention_scale": "model.query_scale" if model.query_scale else head_dim,
+        **{name: f"model.{name}" for name in STATED_BY_SOME},
+        **dict.fromkeys(FIXED_BY_FAMILY, "family"),
+        "window_reach": f"model.sliding_window, {table}.block_size, {table}.attention_chunk",
+        "device_query_heads": "model.query_heads",
+        "device_key_value_heads": "model.key_value_heads",
+        "device_query_width": ", ".join(dict.fromkeys(f"model.query_heads, {head_dim}".split(", "))),
+        "device_key_value_width": f"model.key_value_heads, {head_dim}",
+        "device_query_key_value_width": ", ".join(dict.fromkeys(heads.split(", "))),
+        "device_intermediate": "model.intermediate",
+        "device_vocabulary": "model.vocabulary",
+        "context_blocks": f"{table}.context, {table}.block_size",
+        "alignment": f"{table}.context" if model.attention_soft_cap else f"{table}.block_size, {table}.attention_chunk",
+    }
