@@ -58,7 +58,6 @@ FAMILIES = {
     "llama4": EXPERTS,
     "gpt_oss": EXPERTS + " and " + SINKS,
     "gemma": SCALED,
-    "gemma2": SOFT_CAP + ", " + WINDOW + " and " + SCALED,
     "qwen3_next": RECURRENT,
     "qwen3_5": RECURRENT,
     "mamba": RECURRENT,

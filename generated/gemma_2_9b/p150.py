@@ -2,11 +2,11 @@
 
 Rebuild:   codegen build gemma-2-9b --target p150
 Manifest:  models/gemma-2-9b.toml
-Geometry:  f5e33d7b256a5e11
+Geometry:  56345cf358607f09
 
     42 layers of 3584 hidden and 14336 intermediate, 16 query and 8 key-value heads of 256, 256000 vocabulary
-    8192 tokens of context, 2048 key-value blocks of 32 tokens
-    bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
+    8192 tokens of context, 512 key-value blocks of 32 tokens
+    bfloat16 weights, bfloat16 keys and values, bfloat16 activations
 
     variant          rows            tokens a row
     single           1               128 256 512 1024 2048 4096 8192
@@ -68,7 +68,7 @@ ROW_SLOTS = TILE  # last rows that one pass can pick: one tile of rows
 TOP_K = 32  # candidates that sampling draws from: one tile of columns
 CONTEXT = 8192  # target.p150.context
 BLOCK_SIZE = 32  # target.p150.block_size
-KEY_VALUE_BLOCKS = 2048  # target.p150.key_value_blocks
+KEY_VALUE_BLOCKS = 512  # target.p150.key_value_blocks
 PREFILL_CHUNK = 8192  # target.p150.prefill_chunk
 ALIGNMENT = 8192  # context: attention over the caches takes no soft cap, so that every row runs from its start
 
@@ -112,10 +112,10 @@ BOARD = Board(
 )
 
 ACTIVATION_DTYPE = ttnn.bfloat16  # target.p150.dtypes.activation
-WEIGHT_DTYPE = ttnn.bfloat8_b  # target.p150.dtypes.weights
+WEIGHT_DTYPE = ttnn.bfloat16  # target.p150.dtypes.weights
 EMBEDDING_DTYPE = ttnn.bfloat16  # target.p150.dtypes.embedding
-HEAD_DTYPE = ttnn.bfloat8_b  # target.p150.dtypes.head
-KEY_VALUE_DTYPE = ttnn.bfloat8_b  # target.p150.dtypes.key_value
+HEAD_DTYPE = ttnn.bfloat16  # target.p150.dtypes.head
+KEY_VALUE_DTYPE = ttnn.bfloat16  # target.p150.dtypes.key_value
 HEADS_DTYPE = KEY_VALUE_DTYPE  # as the caches hold them, so that no cast follows
 NORM_DTYPE = ttnn.bfloat16  # as published
 ROTARY_DTYPE = ttnn.bfloat16  # the one type that both rotary operations take
@@ -130,14 +130,14 @@ NORM_COMPUTE = ttnn.WormholeComputeKernelConfig(  # a small part of a pass
 ROTARY_COMPUTE = ttnn.WormholeComputeKernelConfig(  # a small part of a pass
     math_fidelity=ttnn.MathFidelity.HiFi4, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
 )
-MATMUL_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b weights
-    math_fidelity=ttnn.MathFidelity.HiFi2, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
+MATMUL_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 weights
+    math_fidelity=ttnn.MathFidelity.HiFi4, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
 )
-HEAD_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b head
-    math_fidelity=ttnn.MathFidelity.HiFi2, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
+HEAD_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 head
+    math_fidelity=ttnn.MathFidelity.HiFi4, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
 )
-ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and values
-    math_fidelity=ttnn.MathFidelity.HiFi2, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
+ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 keys and values
+    math_fidelity=ttnn.MathFidelity.HiFi4, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
 )
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
@@ -147,33 +147,33 @@ LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "8343ee5a01284965"),
-    Shape("single", 1, 256, 8, 0, "last", "2c5bffdb22398b16"),
-    Shape("single", 1, 512, 16, 0, "last", "4e2ecabea0560a4f"),
-    Shape("single", 1, 1024, 32, 0, "last", "80584714fb6774a0"),
-    Shape("single", 1, 2048, 64, 0, "last", "d348949215a57797"),
-    Shape("single", 1, 4096, 128, 0, "last", "72003c76ed3a205d"),
-    Shape("single", 1, 8192, 256, 0, "last", "6d79fdd3db93456f"),
-    Shape("batched", 2, 128, 8, 0, "last", "dd72fbdff9848ddb"),
-    Shape("batched", 4, 128, 16, 0, "last", "613bb3a9e689d8ef"),
-    Shape("batched", 8, 128, 32, 0, "last", "29bff9e32c0eac8b"),
-    Shape("batched", 16, 128, 64, 0, "last", "bd9573179f21d8b7"),
-    Shape("batched", 32, 128, 128, 0, "last", "45228e7176dd9805"),
-    Shape("batched", 2, 256, 16, 0, "last", "664853f7a1e18473"),
-    Shape("batched", 4, 256, 32, 0, "last", "6e535c0f221ac00b"),
-    Shape("batched", 8, 256, 64, 0, "last", "20c62a44d8f1a3b8"),
-    Shape("batched", 16, 256, 128, 0, "last", "7933937e4493eb2b"),
-    Shape("batched", 32, 256, 256, 0, "last", "eac3ac37d3c99d8b"),
-    Shape("batched", 2, 512, 32, 0, "last", "87096633394c2030"),
-    Shape("batched", 4, 512, 64, 0, "last", "f47b64f593c43392"),
-    Shape("batched", 8, 512, 128, 0, "last", "74eb535526c17620"),
-    Shape("batched", 16, 512, 256, 0, "last", "6c0732ae21796afa"),
-    Shape("batched", 2, 1024, 64, 0, "last", "9e5e68afdebcd37f"),
-    Shape("batched", 4, 1024, 128, 0, "last", "fb6773347333bd65"),
-    Shape("batched", 8, 1024, 256, 0, "last", "9f24af3ec8f0b3fd"),
-    Shape("batched", 2, 2048, 128, 0, "last", "e70b1da4ceb24c47"),
-    Shape("batched", 4, 2048, 256, 0, "last", "19b9c7f400a2e7ac"),
-    Shape("batched", 2, 4096, 256, 0, "last", "9b2ecdf2c919f416"),
+    Shape("single", 1, 128, 4, 0, "last", "58502ece7119d5ab"),
+    Shape("single", 1, 256, 8, 0, "last", "5e2d2b178c7e4e3c"),
+    Shape("single", 1, 512, 16, 0, "last", "686698d4e4ecc64b"),
+    Shape("single", 1, 1024, 32, 0, "last", "4fc4408233e204de"),
+    Shape("single", 1, 2048, 64, 0, "last", "54e212c6f884b32e"),
+    Shape("single", 1, 4096, 128, 0, "last", "3a2dc0b9bc28adc5"),
+    Shape("single", 1, 8192, 256, 0, "last", "f5efbd3d7e7c8626"),
+    Shape("batched", 2, 128, 8, 0, "last", "d95a349b4f8442c9"),
+    Shape("batched", 4, 128, 16, 0, "last", "09250ede9c83400e"),
+    Shape("batched", 8, 128, 32, 0, "last", "1b4350c66098d34a"),
+    Shape("batched", 16, 128, 64, 0, "last", "8d5e96b48435728e"),
+    Shape("batched", 32, 128, 128, 0, "last", "d75a259ddb933318"),
+    Shape("batched", 2, 256, 16, 0, "last", "148c29b702b95734"),
+    Shape("batched", 4, 256, 32, 0, "last", "282bf63abdd10c14"),
+    Shape("batched", 8, 256, 64, 0, "last", "22a5bd5a8666a3ae"),
+    Shape("batched", 16, 256, 128, 0, "last", "01b6f50d6f2963b7"),
+    Shape("batched", 32, 256, 256, 0, "last", "766d7503a106e26a"),
+    Shape("batched", 2, 512, 32, 0, "last", "054c48cb3e0e2bcf"),
+    Shape("batched", 4, 512, 64, 0, "last", "8f96a76464182918"),
+    Shape("batched", 8, 512, 128, 0, "last", "8a15fd37c3ebf54f"),
+    Shape("batched", 16, 512, 256, 0, "last", "6a4a537f9d524bb1"),
+    Shape("batched", 2, 1024, 64, 0, "last", "f32955029bbbe0ad"),
+    Shape("batched", 4, 1024, 128, 0, "last", "221194f917148e8b"),
+    Shape("batched", 8, 1024, 256, 0, "last", "9d390d3b75c44937"),
+    Shape("batched", 2, 2048, 128, 0, "last", "18fd7a3b3095e082"),
+    Shape("batched", 4, 2048, 256, 0, "last", "c6beb1d336b385c0"),
+    Shape("batched", 2, 4096, 256, 0, "last", "d982c46178988eaf"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -216,34 +216,34 @@ def multicast_1d(columns, rows, inner, subblock_m, subblock_n, block_m, block_n,
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
     ("query_key_value", 4): multicast_1d(11, 10, 8, 1, 3, 4, 3, 4, 3),
-    ("query_key_value", 8): multicast_1d(11, 10, 8, 1, 3, 8, 3, 8, 3),
+    ("query_key_value", 8): multicast_2d(11, 8, 8, 1, 4, 1, 24, 1, 24),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 24, 2, 24),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 24, 4, 24),
+    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 24),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 24),
-    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 24),
-    ("query_key_value", 256): multicast_2d(11, 10, 8, 1, 4, 13, 12, 26, 24),
+    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 24),
+    ("query_key_value", 256): multicast_2d(11, 10, 8, 1, 4, 13, 8, 26, 24),
     ("attention_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("attention_output", 8): multicast_2d(11, 8, 8, 1, 3, 1, 12, 1, 12),
+    ("attention_output", 8): multicast_2d(11, 8, 8, 1, 4, 1, 12, 1, 12),
     ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
     ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
-    ("attention_output", 64): multicast_2d(11, 10, 4, 1, 4, 7, 12, 7, 12),
-    ("attention_output", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 12),
+    ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
+    ("attention_output", 128): multicast_2d(11, 10, 4, 1, 4, 13, 4, 13, 12),
     ("attention_output", 256): multicast_2d(11, 10, 4, 1, 4, 13, 12, 26, 12),
     ("gate_up", 4): multicast_1d(11, 10, 8, 1, 3, 4, 6, 4, 6),
-    ("gate_up", 8): multicast_2d(11, 8, 8, 1, 3, 1, 42, 1, 42),
-    ("gate_up", 16): multicast_2d(11, 8, 4, 1, 4, 2, 44, 2, 44),
-    ("gate_up", 32): multicast_2d(11, 8, 8, 1, 3, 2, 21, 4, 42),
-    ("gate_up", 64): multicast_2d(11, 10, 4, 1, 3, 7, 21, 7, 42),
+    ("gate_up", 8): multicast_2d(11, 8, 4, 1, 4, 1, 44, 1, 44),
+    ("gate_up", 16): multicast_2d(11, 8, 2, 1, 4, 2, 44, 2, 44),
+    ("gate_up", 32): multicast_2d(11, 8, 2, 1, 4, 2, 44, 4, 44),
+    ("gate_up", 64): multicast_2d(11, 10, 8, 1, 4, 7, 4, 7, 44),
     ("gate_up", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 44),
-    ("gate_up", 256): multicast_2d(11, 10, 7, 1, 4, 26, 4, 26, 44),
+    ("gate_up", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 42),
     ("down", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("down", 8): multicast_2d(11, 8, 8, 1, 3, 1, 12, 1, 12),
+    ("down", 8): multicast_2d(11, 8, 8, 1, 4, 1, 12, 1, 12),
     ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
-    ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("down", 32): multicast_2d(11, 8, 4, 1, 4, 4, 12, 4, 12),
     ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
     ("down", 128): multicast_2d(11, 10, 4, 1, 4, 13, 12, 13, 12),
-    ("down", 256): multicast_2d(11, 10, 7, 1, 4, 26, 4, 26, 12),
-    ("head", 1): multicast_1d(11, 10, 4, 1, 4, 1, 76, 1, 76),
+    ("down", 256): multicast_2d(11, 10, 4, 1, 4, 13, 12, 26, 12),
+    ("head", 1): multicast_1d(11, 10, 2, 1, 4, 1, 76, 1, 76),
 }
 
 # tokens a row: how the scores of a key-value head's queries are cut, and their product with its values; one head after another
@@ -253,12 +253,12 @@ SCORES = {
         multicast_2d(11, 8, 4, 1, 1, 1, 1, 1, 1, together=False),
     ),
     256: (
-        multicast_2d(11, 8, 8, 1, 1, 2, 1, 2, 1, together=False),
-        multicast_2d(11, 8, 8, 1, 1, 2, 1, 2, 1, together=False),
+        multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1, together=False),
+        multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1, together=False),
     ),
     512: (
         multicast_2d(11, 8, 8, 2, 2, 4, 2, 4, 2, together=False),
-        multicast_2d(11, 8, 8, 1, 1, 4, 1, 4, 1, together=False),
+        multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1, together=False),
     ),
     1024: (
         multicast_2d(11, 10, 8, 1, 3, 7, 3, 7, 3, together=False),
@@ -269,12 +269,12 @@ SCORES = {
         multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1, together=False),
     ),
     4096: (
-        multicast_2d(11, 10, 8, 1, 4, 13, 12, 26, 12, together=False),
-        multicast_2d(11, 10, 8, 1, 1, 26, 1, 26, 1, together=False),
+        multicast_2d(11, 10, 4, 1, 4, 13, 12, 26, 12, together=False),
+        multicast_2d(11, 10, 8, 2, 1, 26, 1, 26, 1, together=False),
     ),
     8192: (
-        multicast_2d(11, 10, 8, 1, 4, 13, 12, 52, 24, together=False),
-        multicast_2d(11, 10, 4, 1, 1, 52, 1, 52, 1, together=False),
+        multicast_2d(11, 10, 8, 1, 4, 13, 8, 52, 24, together=False),
+        multicast_2d(11, 10, 4, 4, 1, 52, 1, 52, 1, together=False),
     ),
 }
 
@@ -284,7 +284,7 @@ PLACES = {
     8: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
     32: Places(DRAM, L1, L1, L1),
-    64: Places(L1, L1, L1, DRAM),
+    64: Places(L1, DRAM, L1, DRAM),
     128: Places(L1, DRAM, L1, DRAM),
     256: Places(DRAM, DRAM, DRAM, DRAM),
 }

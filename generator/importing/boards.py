@@ -15,6 +15,7 @@ from generator.targets import Board
 from generator.toml_source import Source
 
 LENGTHS = (128, 256, 512, 1024, 2048)
+ONE_PASS = (4096, 8192)  # further lengths of a model whose prompts run in one pass
 WAVES = (1, 2, 4, 8, 16, 32)
 MOST_WAVE_TOKENS = 8192
 BLOCK, ATTENTION_CHUNK = 32, 128
@@ -62,8 +63,22 @@ def choose(data: Mapping[str, Any], board: Board) -> Chosen | Misfit:
 
     Raises ManifestError where that rest breaks a rule of manifests, with the manifest's keys.
     """
-    maximum = data["model"]["maximum_context"]
-    lengths = [length for length in LENGTHS if length <= maximum] or [LENGTHS[0]]
+    maximum, outcome = data["model"]["maximum_context"], None
+    fitting = [length for length in LENGTHS if length <= maximum] or [LENGTHS[0]]
+    if not data["model"].get("attention_soft_cap"):
+        return _choose(data, board, maximum, fitting)
+    fitting += [length for length in ONE_PASS if length <= maximum]
+    while fitting and not isinstance(outcome, Chosen):
+        outcome = _choose(data, board, fitting[-1], list(fitting))
+        fitting.pop()
+    if isinstance(outcome, Chosen):
+        note = "one pass, prefill_chunk: attention over the caches takes no soft cap"
+        return replace(outcome, notes={**outcome.notes, "context": note})
+    return outcome
+
+
+def _choose(data: Mapping[str, Any], board: Board, maximum: int, lengths: list[int]) -> Chosen | Misfit:
+    """The same with these lengths and a context of at most `maximum` tokens."""
     table = _table(lengths)
     resolved = _resolved(data, board, table)
     if maximum < LENGTHS[0]:

@@ -101,7 +101,7 @@ def _pattern(
             return {}, ""
     if types is None:
         types = [FULL if (index + 1) % every.value == 0 else SLIDING for index in range(layers)]
-        how = f"each {every.value}th layer has none ({every.note})"
+        how = f"1 layer in {every.value} has none ({every.note})"
     sliding, window = _sliding(types), _window(fields)
     if sliding and window.value is None and not fields.problems:
         fields.refuse("sliding_window", f"must be an integer: {len(sliding)} layers have a window", "write its tokens")

@@ -124,7 +124,6 @@ MODEL_TYPES = {
     "qwen3_moe": "a mixture of experts",
     "deepseek_v3": "multi-head latent attention (MLA) and a mixture of experts",
     "gpt_oss": "a mixture of experts and attention sinks",
-    "gemma2": "a soft cap, sliding-window attention and a scale on the embedding, residual or logits",
     "qwen2_5_vl": "image input",
     "mllama": "image input and cross-attention to another sequence",
     "m2m_100": "an encoder beside the decoder",

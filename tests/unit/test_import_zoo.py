@@ -47,7 +47,7 @@ OUTCOMES: dict[str, tuple[str, ...] | str] = {  # the boards that it is built fo
     "Qwen3.5-27B": f'model_type = "qwen3_5": needs {RECURRENT}, which is not built',
     "Qwen3.5-35B-A3B": f'model_type = "qwen3_5_moe": needs {RECURRENT} and {EXPERTS}, which is not built',
     "Qwen3.5-9B": f'model_type = "qwen3_5": needs {RECURRENT}, which is not built',
-    "gemma-2-9b": 'model_type = "gemma2": needs a soft cap, sliding-window attention and a scale',
+    "gemma-2-9b": BOTH,
     "gemma-3-27b-it": "target p150: does not hold the model: 29.35 weights in bfloat8_b",
     "gpt-oss-20b": f'model_type = "gpt_oss": needs {EXPERTS} and attention sinks, which is not built',
     "nllb-200-distilled-600M": 'model_type = "m2m_100": needs an encoder beside the decoder, which is not built',
@@ -65,6 +65,7 @@ SHIPPED = {
     "llama-3.2-3b": "Llama-3.2-3B",
     "phi-3.5-mini": "Phi-3.5-mini-instruct",
     "phi-4": "phi-4",
+    "gemma-2-9b": "gemma-2-9b",
 }
 
 
