@@ -487,8 +487,8 @@ def batched_inputs(shape):
 
 
 def chunked_inputs(shape):
-    """Chunks also read the blocks of their rows and state the one position that all start at: full layers from the first
-    block on, sliding layers from at most WINDOW_REACH tokens before the chunk on, where they count from.
+    """Chunks also read the blocks of their rows and state the one position that all start at: full layers from the
+    first block on, sliding layers from WINDOW_REACH tokens before the chunk on, or the first block, and count from there.
     """
     return (
         *packed_inputs(shape),
@@ -521,7 +521,7 @@ def embed(tokens, weights):
 
 
 def rotary(positions, weights):
-    """Positions [1, tokens] -> cosines and sines of full layers, then of sliding ones, each [1, 1, tokens, HEAD_DIM]."""
+    """Positions [1, tokens] -> cosines and sines of full, then of sliding layers, each [1, 1, tokens, HEAD_DIM]."""
     tables = (weights.rotary_cos, weights.rotary_sin, weights.rotary_local_cos, weights.rotary_local_sin)
     rows = [ttnn.embedding(positions, table, layout=TILED, dtype=ROTARY_DTYPE, memory_config=DRAM) for table in tables]
     return [ttnn.unsqueeze_to_4D(of_table) for of_table in rows]
@@ -541,20 +541,25 @@ def rotate_halves(heads, cos, sin, place):
     )
 
 
-def attend_single_sliding(query, key, value, key_cache, value_cache, inputs, shape):
-    """One row over its own keys and values, which are all in the pass: [1, 1, tokens, QUERY_WIDTH]."""
+def attend_rows(query, key, value, window, shape):
+    """Each row over its own keys and values, which are all in the pass: [rows, 1, tokens, QUERY_WIDTH]."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
         key,
         value,
         is_causal=True,
-        sliding_window_size=SLIDING_WINDOW,
+        sliding_window_size=window,
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["single", shape.rows, shape.tokens],
+        program_config=ATTENTION[shape.variant, shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
+
+
+def attend_single_sliding(query, key, value, key_cache, value_cache, inputs, shape):
+    """One row, through a window."""
+    return attend_rows(query, key, value, SLIDING_WINDOW, shape)
 
 
 def batch_of_rows(heads, count, shape):
@@ -567,42 +572,43 @@ def batch_of_rows(heads, count, shape):
     )
 
 
+def back_to_back(attended, shape):
+    """A batch of rows [rows, 1, tokens, QUERY_WIDTH] -> a packed wave [1, 1, rows x tokens, QUERY_WIDTH]."""
+    return ttnn.reshape(attended, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
+
+
 def attend_batched_sliding(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows as a batch: the operation takes no window beside the bounds of packed rows."""
     queries = batch_of_rows(query, QUERY_HEADS, shape)
     keys = batch_of_rows(key, KEY_VALUE_HEADS, shape)
     values = batch_of_rows(value, KEY_VALUE_HEADS, shape)
-    attended = ttnn.transformer.scaled_dot_product_attention(
-        queries,
-        keys,
-        values,
-        is_causal=True,
-        sliding_window_size=SLIDING_WINDOW,
-        scale=ATTENTION_SCALE,
-        output_concat_heads=True,
-        memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
-        compute_kernel_config=ATTENTION_COMPUTE,
-    )
+    attended = attend_rows(queries, keys, values, SLIDING_WINDOW, shape)
     ttnn.deallocate(queries)
     ttnn.deallocate(keys)
     ttnn.deallocate(values)
-    return ttnn.reshape(attended, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
+    return back_to_back(attended, shape)
 
 
-def attend_chunked_sliding(query, key, value, key_cache, value_cache, inputs, shape):
-    """A chunk over what its row has in the cache from WINDOW_REACH tokens before it on, the chunk itself included."""
-    attended = ttnn.transformer.chunked_scaled_dot_product_attention(
+def attend_cache(query, key_cache, value_cache, table, start, window, shape):
+    """Chunks of rows over what the blocks of a table hold up to each token: [rows, QUERY_HEADS, tokens, HEAD_DIM]."""
+    return ttnn.transformer.chunked_scaled_dot_product_attention(
         query,
         key_cache,
         value_cache,
-        inputs.window_table,
-        chunk_start_idx_tensor=inputs.window_start,
-        sliding_window_size=SLIDING_WINDOW,
+        table,
+        chunk_start_idx_tensor=start,
+        sliding_window_size=window,
         scale=ATTENTION_SCALE,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["chunked", shape.rows, shape.tokens],
+        program_config=ATTENTION[shape.variant, shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
+    )
+
+
+def attend_chunked_sliding(query, key, value, key_cache, value_cache, inputs, shape):
+    """A chunk over what its row has in the cache from WINDOW_REACH tokens before it on, or from its first."""
+    attended = attend_cache(
+        query, key_cache, value_cache, inputs.window_table, inputs.window_start, SLIDING_WINDOW, shape
     )
     return ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
 
@@ -610,36 +616,18 @@ def attend_chunked_sliding(query, key, value, key_cache, value_cache, inputs, sh
 def attend_chunked_batched_sliding(query, key, value, key_cache, value_cache, inputs, shape):
     """Chunks of several rows that start at one position: queries become a batch, since each row has its own cache."""
     rows = batch_of_rows(query, QUERY_HEADS, shape)
-    attended = ttnn.transformer.chunked_scaled_dot_product_attention(
-        rows,
-        key_cache,
-        value_cache,
-        inputs.window_table,
-        chunk_start_idx_tensor=inputs.window_start,
-        sliding_window_size=SLIDING_WINDOW,
-        scale=ATTENTION_SCALE,
-        memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["chunked_batched", shape.rows, shape.tokens],
-        compute_kernel_config=ATTENTION_COMPUTE,
+    attended = attend_cache(
+        rows, key_cache, value_cache, inputs.window_table, inputs.window_start, SLIDING_WINDOW, shape
     )
     ttnn.deallocate(rows)
-    joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
-    return ttnn.reshape(joined, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
+    return back_to_back(
+        ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended), shape
+    )
 
 
 def attend_single_full(query, key, value, key_cache, value_cache, inputs, shape):
-    """One row over its own keys and values, which are all in the pass: [1, 1, tokens, QUERY_WIDTH]."""
-    return ttnn.transformer.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        is_causal=True,
-        scale=ATTENTION_SCALE,
-        output_concat_heads=True,
-        memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["single", shape.rows, shape.tokens],
-        compute_kernel_config=ATTENTION_COMPUTE,
-    )
+    """One row."""
+    return attend_rows(query, key, value, None, shape)
 
 
 def attend_batched_full(query, key, value, key_cache, value_cache, inputs, shape):
@@ -660,37 +648,18 @@ def attend_batched_full(query, key, value, key_cache, value_cache, inputs, shape
 
 def attend_chunked_full(query, key, value, key_cache, value_cache, inputs, shape):
     """A chunk over everything that its row has in the cache, the chunk itself included."""
-    attended = ttnn.transformer.chunked_scaled_dot_product_attention(
-        query,
-        key_cache,
-        value_cache,
-        inputs.read_table,
-        chunk_start_idx_tensor=inputs.start,
-        scale=ATTENTION_SCALE,
-        memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["chunked", shape.rows, shape.tokens],
-        compute_kernel_config=ATTENTION_COMPUTE,
-    )
+    attended = attend_cache(query, key_cache, value_cache, inputs.read_table, inputs.start, None, shape)
     return ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
 
 
 def attend_chunked_batched_full(query, key, value, key_cache, value_cache, inputs, shape):
     """Chunks of several rows that start at one position: queries become a batch, since each row has its own cache."""
     rows = batch_of_rows(query, QUERY_HEADS, shape)
-    attended = ttnn.transformer.chunked_scaled_dot_product_attention(
-        rows,
-        key_cache,
-        value_cache,
-        inputs.read_table,
-        chunk_start_idx_tensor=inputs.start,
-        scale=ATTENTION_SCALE,
-        memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["chunked_batched", shape.rows, shape.tokens],
-        compute_kernel_config=ATTENTION_COMPUTE,
-    )
+    attended = attend_cache(rows, key_cache, value_cache, inputs.read_table, inputs.start, None, shape)
     ttnn.deallocate(rows)
-    joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
-    return ttnn.reshape(joined, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
+    return back_to_back(
+        ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended), shape
+    )
 
 
 ATTEND = {

@@ -403,8 +403,8 @@ def packed_inputs(shape):
 
 
 def chunked_inputs(shape):
-    """Chunks also read the blocks of their rows from at most WINDOW_REACH tokens before the chunk on, and state the one
-    position that all start at, counted from there.
+    """Chunks also read the blocks of their rows from WINDOW_REACH tokens before the chunk on, or from the first, and
+    state the one position that all start at, counted from there.
     """
     return (
         *packed_inputs(shape),
@@ -448,8 +448,8 @@ def rotate_halves(heads, cos, sin, place):
     )
 
 
-def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
-    """One row over its own keys and values, which are all in the pass: [1, 1, tokens, QUERY_WIDTH]."""
+def attend_rows(query, key, value, shape):
+    """Each row over its own keys and values, which are all in the pass: [rows, 1, tokens, QUERY_WIDTH]."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
         key,
@@ -459,9 +459,14 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["single", shape.rows, shape.tokens],
+        program_config=ATTENTION[shape.variant, shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
+
+
+def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
+    """One row, through a window."""
+    return attend_rows(query, key, value, shape)
 
 
 def batch_of_rows(heads, count, shape):
@@ -474,64 +479,53 @@ def batch_of_rows(heads, count, shape):
     )
 
 
+def back_to_back(attended, shape):
+    """A batch of rows [rows, 1, tokens, QUERY_WIDTH] -> a packed wave [1, 1, rows x tokens, QUERY_WIDTH]."""
+    return ttnn.reshape(attended, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
+
+
 def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows as a batch: the operation takes no window beside the bounds of packed rows."""
     queries = batch_of_rows(query, QUERY_HEADS, shape)
     keys = batch_of_rows(key, KEY_VALUE_HEADS, shape)
     values = batch_of_rows(value, KEY_VALUE_HEADS, shape)
-    attended = ttnn.transformer.scaled_dot_product_attention(
-        queries,
-        keys,
-        values,
-        is_causal=True,
-        sliding_window_size=SLIDING_WINDOW,
-        scale=ATTENTION_SCALE,
-        output_concat_heads=True,
-        memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
-        compute_kernel_config=ATTENTION_COMPUTE,
-    )
+    attended = attend_rows(queries, keys, values, shape)
     ttnn.deallocate(queries)
     ttnn.deallocate(keys)
     ttnn.deallocate(values)
-    return ttnn.reshape(attended, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
+    return back_to_back(attended, shape)
 
 
-def attend_chunked(query, key, value, key_cache, value_cache, inputs, shape):
-    """A chunk over what its row has in the cache from WINDOW_REACH tokens before it on, the chunk itself included."""
-    attended = ttnn.transformer.chunked_scaled_dot_product_attention(
+def attend_cache(query, key_cache, value_cache, table, start, shape):
+    """Chunks of rows over what the blocks of a table hold up to each token: [rows, QUERY_HEADS, tokens, HEAD_DIM]."""
+    return ttnn.transformer.chunked_scaled_dot_product_attention(
         query,
         key_cache,
         value_cache,
-        inputs.window_table,
-        chunk_start_idx_tensor=inputs.window_start,
+        table,
+        chunk_start_idx_tensor=start,
         sliding_window_size=SLIDING_WINDOW,
         scale=ATTENTION_SCALE,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["chunked", shape.rows, shape.tokens],
+        program_config=ATTENTION[shape.variant, shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
+
+
+def attend_chunked(query, key, value, key_cache, value_cache, inputs, shape):
+    """A chunk over what its row has in the cache from WINDOW_REACH tokens before it on, or from its first."""
+    attended = attend_cache(query, key_cache, value_cache, inputs.window_table, inputs.window_start, shape)
     return ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
 
 
 def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, shape):
     """Chunks of several rows that start at one position: queries become a batch, since each row has its own cache."""
     rows = batch_of_rows(query, QUERY_HEADS, shape)
-    attended = ttnn.transformer.chunked_scaled_dot_product_attention(
-        rows,
-        key_cache,
-        value_cache,
-        inputs.window_table,
-        chunk_start_idx_tensor=inputs.window_start,
-        sliding_window_size=SLIDING_WINDOW,
-        scale=ATTENTION_SCALE,
-        memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["chunked_batched", shape.rows, shape.tokens],
-        compute_kernel_config=ATTENTION_COMPUTE,
-    )
+    attended = attend_cache(rows, key_cache, value_cache, inputs.window_table, inputs.window_start, shape)
     ttnn.deallocate(rows)
-    joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
-    return ttnn.reshape(joined, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
+    return back_to_back(
+        ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended), shape
+    )
 
 
 ATTEND = {
