@@ -11,7 +11,9 @@ from typing import Any
 
 from generator import memory, rules
 from generator.errors import ManifestError, shown
+from generator.experts import Experts
 from generator.families import FAMILIES
+from generator.families.family import Family
 from generator.manifest import Manifest, Model, ModelFile, TargetTable, module_name
 from generator.manifest import Rope as RopeTable
 from generator.memory import Memory
@@ -51,6 +53,7 @@ class Dtypes:
     head: str
     key_value: str
     activation: str
+    experts: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ class Resolved:
     activation: str
     tied_embeddings: bool
     rope: Rope
+    experts: Experts | None  # None: a dense feed-forward; `intermediate` is that of one expert otherwise
 
     query_key_value_bias: bool
     query_key_norm: bool
@@ -161,6 +165,7 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
     head_dim = rules.head_dim(model)
     devices = board.mesh[0] * board.mesh[1]
     query_heads, key_value_heads = model.query_heads // devices, model.key_value_heads // devices
+    intermediate = model.intermediate if model.experts is None else model.experts.intermediate
     scale, derived_scale = _attention_scale(head_dim)
     return Resolved(
         name=manifest.name,
@@ -172,6 +177,8 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
         placement=REPLICATE,
         packaged_weights=PackagedWeights(**dict(manifest.weights)) if manifest.weights else None,
         **{name: getattr(model, name) for name in COPIED_FROM_MODEL},
+        intermediate=intermediate,
+        experts=_experts(model, family),
         head_dim=head_dim,
         rope=_rope(model, head_dim),
         query_key_value_bias=family.query_key_value_bias,
@@ -185,10 +192,10 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
         device_query_width=query_heads * head_dim,
         device_key_value_width=key_value_heads * head_dim,
         device_query_key_value_width=(query_heads + 2 * key_value_heads) * head_dim,
-        device_intermediate=model.intermediate // devices,
+        device_intermediate=intermediate // devices,
         device_vocabulary=model.vocabulary // devices,
         attention_scale=scale,
-        dtypes=Dtypes(**dict(table.dtypes)),
+        dtypes=_dtypes(table, model),
         **{name: getattr(table, name) for name in COPIED_FROM_TARGET},
         context_blocks=table.context // table.block_size,
         alignment=rules.alignment(table),
@@ -212,7 +219,6 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
 COPIED_FROM_MODEL = (
     "vocabulary",
     "hidden",
-    "intermediate",
     "layers",
     "query_heads",
     "key_value_heads",
@@ -239,6 +245,21 @@ def _rope(model: Model, head_dim: int) -> Rope:
     return Rope(model.rope.kind, model.rope.theta, model.rotary_dimensions or head_dim, **stated)
 
 
+def _experts(model: Model, family: Family) -> Experts | None:
+    if model.experts is None:
+        return None
+    biases, activation = family.expert_biases, family.expert_activation
+    return Experts(**dict(model.experts), published=family.experts, biases=biases, activation=activation)
+
+
+def _dtypes(table: TargetTable, model: Model) -> Dtypes:
+    """Experts are stored as the other weights unless the table says otherwise."""
+    stated = dict(table.dtypes)
+    if model.experts is not None:
+        stated["experts"] = stated["experts"] or stated["weights"]
+    return Dtypes(**stated)
+
+
 def _rotary_switch(rope: RopeTable, context: int) -> int:
     """A context that no prompt leaves needs the first set alone."""
     return rope.original_context if rope.kind == "longrope" and rope.original_context < context else 0
@@ -259,12 +280,18 @@ def _keys(target: str, model: Model) -> dict[str, str]:
     keys |= {name: f"model.{name}" for name in COPIED_FROM_MODEL}
     keys |= {name: f"{table}.{name}" for name in COPIED_FROM_TARGET}
     keys |= {f"dtypes.{one.name}": f"{table}.dtypes.{one.name}" for one in fields(Dtypes)}
+    keys |= {f"experts.{one.name}": f"model.experts.{one.name}" for one in fields(Experts)}
     keys |= {f"rope.{one.name}": f"model.rope.{one.name}" for one in fields(Rope)}
     keys["rope.dimensions"] = "model.rotary_dimensions" if model.rotary_dimensions else head_dim
     return keys | {
         "module": "name",
         "target": table,
         "packaged_weights": "weights",
+        "intermediate": "model.intermediate" if model.experts is None else "model.experts.intermediate",
+        "experts": "family" if model.experts is None else "model.experts",
+        "experts.published": "family",
+        "experts.biases": "family",
+        "experts.activation": "family",
         "rope": "model.rope",
         "dtypes": f"{table}.dtypes",
         "head_dim": head_dim,
@@ -281,7 +308,7 @@ def _keys(target: str, model: Model) -> dict[str, str]:
         "device_query_width": ", ".join(dict.fromkeys(f"model.query_heads, {head_dim}".split(", "))),
         "device_key_value_width": f"model.key_value_heads, {head_dim}",
         "device_query_key_value_width": ", ".join(dict.fromkeys(heads.split(", "))),
-        "device_intermediate": "model.intermediate",
+        "device_intermediate": "model.intermediate" if model.experts is None else "model.experts.intermediate",
         "device_vocabulary": "model.vocabulary",
         "context_blocks": f"{table}.context, {table}.block_size",
         "alignment": f"{table}.block_size, {table}.attention_chunk",
@@ -290,10 +317,17 @@ def _keys(target: str, model: Model) -> dict[str, str]:
 
 def _digest(resolved: Resolved) -> str:
     """Over the numbers that shape the emitted code: not where they were read, nor the rates of the board."""
-    numbers = {key: value for key, value in resolved.to_json().items() if key not in NOT_IN_DIGEST}
+    numbers = {key: value for key, value in _stated(resolved.to_json()).items() if key not in NOT_IN_DIGEST}
     numbers["board"] = {key: value for key, value in numbers["board"].items() if key != "rates"}
     canonical = json.dumps(numbers, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]
+
+
+def _stated(value: Any) -> Any:
+    """Without what is None: a part that a model lacks leaves no trace in its digest."""
+    if isinstance(value, dict):
+        return {key: _stated(item) for key, item in value.items() if item is not None}
+    return value
 
 
 def _does_not_fit(file: ModelFile, resolved: Resolved) -> ManifestError:

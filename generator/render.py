@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
 from generator import kinds, programs, rules
 from generator.geometry import Resolved
+from generator.kinds import experts
 from generator.matmuls import fidelity
 from generator.placement import choose_programs
-from generator.shapes import SAMPLING, PassShape
+from generator.shapes import SAMPLING, PassShape, largest_pass
 from generator.source_map import mark
 from generator.steps import PLACES
 
@@ -60,6 +62,8 @@ def _fidelities(resolved: Resolved) -> list[tuple[str, str, str]]:
         ("ATTENTION", dtypes.key_value, "keys and values"),
     ]
     rows = [("NORM", "HiFi4", "a small part of a pass"), ("ROTARY", "HiFi4", "a small part of a pass")]
+    if resolved.experts is not None:
+        rows.append(("ROUTING", "HiFi4", "whole numbers stay exact"))
     return rows + [(role, fidelity(dtype), f"{dtype} {what}") for role, dtype, what in stored]
 
 
@@ -72,6 +76,18 @@ def _shape_lines(shapes: tuple[PassShape, ...]) -> list[str]:
     for (variant, tokens), sizes in rows.items():
         lengths.setdefault((variant, " ".join(map(str, sizes))), []).append(tokens)
     return [f"{variant:<17}{sizes:<16}{' '.join(map(str, tokens))}" for (variant, sizes), tokens in lengths.items()]
+
+
+def _experts(resolved: Resolved) -> dict[str, Any]:
+    """What the parts of the templates that are about experts read; nothing for a dense model."""
+    if resolved.experts is None:
+        return {}
+    return {
+        "experts": resolved.experts,
+        "expert_cut": experts.cut(resolved),
+        "expert_fidelity": fidelity(resolved.dtypes.experts),
+        "most_tokens": largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens),
+    }
 
 
 def _rope_numbers(resolved: Resolved) -> list[tuple[str, str]]:
@@ -114,6 +130,7 @@ def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, tem
             fuses_gate_up=programs.fuses_gate_up(resolved),
             fuses_residual=programs.fuses_residual(resolved),
             heads_dtype=programs.heads_dtype(resolved),
+            **_experts(resolved),
             model_weights=kinds.model_weights(resolved),
             layer_weights=kinds.layer_weights(resolved),
             parts=[part.__name__.rsplit(".", 1)[1] for part in kinds.layer_parts(resolved)],

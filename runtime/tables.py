@@ -52,8 +52,26 @@ class Rope:
 
 
 @dataclass(frozen=True)
+class Experts:
+    """The feed-forward half of a mixture of experts: `per_token` of `count` experts of width `intermediate` see each token.
+
+    `renormalise`: the weights of the chosen sum to one. `published` names the family whose checkpoints hold it: "qwen3_moe",
+    "mixtral" or "gpt_oss". `biases`: of the router and of all projections. `activation` is "silu" or "swiglu_oai", whose gate
+    is clamped.
+    """
+
+    count: int
+    per_token: int
+    intermediate: int
+    renormalise: bool
+    published: str
+    biases: bool = False
+    activation: str = "silu"
+
+
+@dataclass(frozen=True)
 class Geometry:
-    """A dense decoder model as its published configuration describes it: what the torch reference is built from.
+    """A decoder model as its published configuration describes it: what the torch reference is built from.
 
     `fused_projections`: the checkpoint holds query, key and value, and gate and up, as one tensor each.
     """
@@ -71,6 +89,7 @@ class Geometry:
     tied_embeddings: bool
     rope: Rope
     fused_projections: bool = False
+    experts: Experts | None = None  # in place of the dense feed-forward, whose width is then theirs
 
 
 @dataclass(frozen=True)
@@ -121,6 +140,10 @@ class Weight:
 
     `sources` are published checkpoint names ("{layer}" stands for the index of a layer); `transform` names one of the rules of
     runtime/weights.py. `shape` is the device shape.
+
+    With `experts`, there is a tensor of `shape` for each expert and each of `parts` of its width, and "{expert}" in a source is
+    the expert's index; a source without it holds all experts at once. `otherwise` are the sources of checkpoints that lack the
+    first ones.
     """
 
     name: str
@@ -130,6 +153,23 @@ class Weight:
     dtype: Any
     layout: Any
     placement: str = REPLICATE
+    experts: int = 0
+    parts: int = 1
+    otherwise: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Routing:
+    """What places tokens by their experts, cut to the tokens of a pass: the constants of runtime/transforms.py by their names."""
+
+    earlier_tokens: Any  # ones where a token comes before another
+    every_token: Any  # a row of ones
+    tiles_before: Any  # 32 where an expert comes before another
+    unchosen: Any  # a row of zeros for each token
+    chosen: Any  # ones for the experts of each token
+    token_of_pair: Any
+    free_slots: Any
+    expert_index: Any
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Family:
-    """All families here are dense decoders: root-mean-square norms before attention and feed-forward, rotary embedding,
-    grouped query heads, full causal attention, a gated feed-forward with silu, and a head that may share the embedding.
+    """All families here are decoders: root-mean-square norms before attention and feed-forward, rotary embedding,
+    grouped query heads, full causal attention, a gated feed-forward with silu or a mixture of such experts, and a head that may
+    share the embedding.
     """
 
     name: str
@@ -17,3 +18,7 @@ class Family:
     rope_kinds: tuple[str, ...]
     partial_rotary: bool = False  # may turn the first dimensions of each head only
     fused_projections: bool = False  # published query, key and value are one tensor, and so are gate and up
+    experts: str = ""  # whose published names a mixture of experts has in place of the dense feed-forward
+    renormalises: bool | None = None  # what [model.experts] must say of the weights of the chosen, where the family fixes it
+    expert_biases: bool = False  # on the router and on all projections of the experts
+    expert_activation: str = "silu"  # or "swiglu_oai", whose gate is clamped
