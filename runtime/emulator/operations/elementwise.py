@@ -21,14 +21,19 @@ FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
 def _plan_binary(device: Device, a: TensorSpec, b: TensorSpec, name, dtype, memory_config, activations) -> Plan:
-    one_row = name == "add" and not activations and b.shape == (*(1,) * (len(a.shape) - 1), a.shape[-1])
     require(
-        a.shape == b.shape or one_row,
+        len(a.shape) == len(b.shape) and all(size in (1, whole) for whole, size in zip(a.shape, b.shape)),
         name,
-        f"shapes must be equal (of other forms only a + one row is modelled): {list(a.shape)} and {list(b.shape)}",
+        f"the second input must have the sizes of the first or 1 (other broadcasting is not modelled): "
+        f"{list(a.shape)} and {list(b.shape)}",
     )
     # Two float32 operands are added in float32; of others the matrix unit sees ten bits of mantissa.
-    require(not one_row or a.dtype is b.dtype, name, f"a row is added in its own type: {a.dtype.name} and {b.dtype.name}")
+    mixed = (a.dtype is DataType.FLOAT32) != (b.dtype is DataType.FLOAT32)
+    require(
+        a.shape == b.shape or not mixed,
+        name,
+        f"a row or a mask is added in its own type: {a.dtype.name} and {b.dtype.name}",
+    )
     require(a.layout is Layout.TILE and b.layout is Layout.TILE, name, "both inputs must be in tiles")
     require(a.is_float and b.is_float, name, f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
     require(dtype is None or dtype in FLOATS, name, f"the output must be floats, got {dtype}")
@@ -91,7 +96,7 @@ def add(
     memory_config: MemoryConfig | None = None,
     input_tensor_a_activations: Sequence[UnaryOpType] = (),
 ) -> Tensor:
-    """activation(a) + b of equal shapes, or a + b where b is one row [1, .., columns] that is added to every row of a."""
+    """activation(a) + b, which has the sizes of a or 1, and then stands for all along that dimension."""
     return _binary("add", torch.add, input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
 
 
@@ -104,7 +109,7 @@ def mul(
     memory_config: MemoryConfig | None = None,
     input_tensor_a_activations: Sequence[UnaryOpType] = (),
 ) -> Tensor:
-    """activation(a) * b of equal shapes, or by a number, of which bfloat16 is held where a is not float32."""
+    """activation(a) * b, which has the sizes of a or 1, or is a number, of which bfloat16 is held where a is not float32."""
     if isinstance(input_tensor_b, (int, float)):
         return _scaled(input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
     return _binary("mul", torch.mul, input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
