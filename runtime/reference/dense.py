@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from runtime.reference.attention import attend, project
+from runtime.reference.experts import routed
 from runtime.reference.mlp import gated_mlp
 from runtime.reference.norm import rms_norm
 from runtime.reference.rope import cos_sin
@@ -83,7 +84,10 @@ def forward(
         attended = attend(query, *cache.extend(layer, key, value), start)
         hidden = hidden + attended @ parameter("self_attn.o_proj.weight").T
         normed = rms_norm(hidden, parameter("post_attention_layernorm.weight"), geometry.norm_epsilon)
-        hidden = hidden + gated_mlp(normed, parameter, geometry.fused_projections)
+        if geometry.experts is None:
+            hidden = hidden + gated_mlp(normed, parameter, geometry.fused_projections)
+        else:
+            hidden = hidden + routed(normed, parameter, geometry.experts)
         if observe is not None:
             observe(layer, hidden, key, value)
     hidden = hidden if rows is None else hidden[torch.as_tensor(rows)]

@@ -18,6 +18,7 @@ from runtime.checkpoint import open_checkpoint
 from runtime.errors import WeightError
 from runtime.reference.parameters import RandomParameters, parameter_shapes
 from runtime.tables import Geometry, Rope
+from runtime.verification.joined_experts import joined, model_options, published
 from runtime.weights import ROTARY_BUFFER
 
 RANDOM_SEED = 20
@@ -76,6 +77,7 @@ def load_peer(source: Source, geometry: Geometry) -> Peer:
         require_parameters(tensors, geometry, str(source))
         model = _build(transformers, geometry, tensors)
     tensors = _untied({name: tensor.detach() for name, tensor in model.state_dict().items()}, geometry)
+    tensors = published(tensors, geometry)
     require_parameters(tensors, geometry, str(source))
     return Peer(model.eval(), tensors, tokenizer)
 
@@ -163,7 +165,7 @@ def _read(source: Source, geometry: Geometry) -> dict[str, Tensor]:
         return dict(RandomParameters(geometry, RANDOM_SEED))
     checkpoint = open_checkpoint(source.path)
     names = [name for name in checkpoint.names() if not name.endswith(ROTARY_BUFFER)]
-    return _untied({name: checkpoint.read(name).float() for name in names}, geometry)
+    return published(_untied({name: checkpoint.read(name).float() for name in names}, geometry), geometry)
 
 
 PUBLISHED_ROPE = {  # what a published configuration states of each kind, by our names for it
@@ -201,17 +203,20 @@ def published_rope(rope: Rope, head_dim: int) -> dict[str, Any]:
 
 def _build(transformers: Any, geometry: Geometry, tensors: dict[str, Tensor]) -> Any:
     """A transformers model around `tensors` themselves, without a second copy of them."""
+    tensors = joined(tensors, geometry)
     kind = "Qwen3" if geometry.query_key_norm else "Qwen2" if geometry.query_key_value_bias else "Llama"
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"intermediate_size": geometry.intermediate}
     if geometry.fused_projections:
         kind = "Phi3"
-        options = {"pad_token_id": None}  # its default is a token of the published vocabulary
+        options["pad_token_id"] = None  # its default is a token of the published vocabulary
         if geometry.rope.kind == "longrope":
             options["original_max_position_embeddings"] = geometry.rope.original_context
+    if geometry.experts is not None:
+        kind, of_experts = model_options(geometry.experts)
+        options |= of_experts
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=geometry.vocabulary,
         hidden_size=geometry.hidden,
-        intermediate_size=geometry.intermediate,
         num_hidden_layers=geometry.layers,
         num_attention_heads=geometry.query_heads,
         num_key_value_heads=geometry.key_value_heads,

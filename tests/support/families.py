@@ -10,7 +10,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from runtime.tables import Geometry, Rope
+from runtime.tables import Experts, Geometry, Rope
+from runtime.verification.joined_experts import model_options
 from runtime.verification.sources import published_rope
 
 SCALED = Rope(
@@ -51,6 +52,18 @@ GEOMETRIES = {
     "phi3-three-quarters": replace(
         BASE, fused_projections=True, tied_embeddings=True, rope=replace(BASE.rope, dimensions=24)
     ),
+    "qwen3_moe": replace(
+        BASE,
+        query_key_norm=True,
+        norm_epsilon=1e-6,
+        intermediate=96,
+        experts=Experts(count=8, per_token=2, intermediate=96, renormalise=True, published="qwen3_moe"),
+    ),
+    "mixtral": replace(
+        BASE,
+        intermediate=128,
+        experts=Experts(count=4, per_token=2, intermediate=128, renormalise=True, published="mixtral"),
+    ),
 }
 # Kinds of rotary embedding and widths that the families above do not have.
 YARN = replace(
@@ -58,6 +71,12 @@ YARN = replace(
 )
 LINEAR = replace(BASE.rope, kind="linear", factor=3.0)
 VARIATIONS = {
+    "qwen3_moe-shares-of-all": replace(
+        BASE,
+        query_key_norm=True,
+        intermediate=64,
+        experts=Experts(count=40, per_token=3, intermediate=64, renormalise=False, published="qwen3_moe"),
+    ),
     "llama-heads-of-256": replace(
         BASE, hidden=512, query_heads=2, key_value_heads=1, head_dim=256, rope=replace(BASE.rope, dimensions=256)
     ),
@@ -99,7 +118,15 @@ LONGROPE = {
     "phi3-longrope-heads-of-96-in-chunks": longrope(96, 72, 200),
 }
 EVERY_GEOMETRY = GEOMETRIES | VARIATIONS | LONGROPE
-TRANSFORMERS = {"llama": "Llama", "mistral": "Mistral", "phi3": "Phi3", "qwen2.5": "Qwen2", "qwen3": "Qwen3"}
+TRANSFORMERS = {
+    "llama": "Llama",
+    "mistral": "Mistral",
+    "mixtral": "Mixtral",
+    "phi3": "Phi3",
+    "qwen2.5": "Qwen2",
+    "qwen3": "Qwen3",
+    "qwen3_moe": "Qwen3Moe",
+}
 
 
 @dataclass(frozen=True)
@@ -132,10 +159,12 @@ def build_peer(family: str, geometry: Geometry | None = None, seed: int = 0) -> 
     options = {"sliding_window": None} if kind == "Mistral" else {}
     if kind == "Phi3":
         options = {"pad_token_id": None, "original_max_position_embeddings": geometry.rope.original_context}
+    options |= {"intermediate_size": geometry.intermediate}
+    if geometry.experts is not None:
+        options |= model_options(geometry.experts)[1]
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=geometry.vocabulary,
         hidden_size=geometry.hidden,
-        intermediate_size=geometry.intermediate,
         num_hidden_layers=geometry.layers,
         num_attention_heads=geometry.query_heads,
         num_key_value_heads=geometry.key_value_heads,
