@@ -38,6 +38,7 @@ class Imported:
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists and strings."""
         entries = {**self.understood.model, **{f"rope.{key}": one for key, one in self.understood.rope.items()}}
+        entries |= {f"experts.{key}": one for key, one in self.understood.experts.items()}
         return {
             "model": self.name,
             "manifest": str(self.path),
@@ -53,7 +54,8 @@ class Imported:
         told = [f"wrote: {self.path}: family {self.understood.family}"]
         for one in self.chosen:
             dtypes = one.table["dtypes"]
-            kinds = f"weights {dtypes['weights']}, cache {dtypes['key_value']}"
+            kinds = ", ".join(f"{role} {dtypes[role]}" for role in ("weights", "experts") if role in dtypes)
+            kinds += f", cache {dtypes['key_value']}"
             told.append(f"  {one.target}: context {one.table['context']}, {kinds}; {one.summary}")
         told += [f"  not for {one.target}: {one.rule}" for one in self.misfits]
         if self.understood.unread:
@@ -88,6 +90,8 @@ def prepare(config: Path, manifests: Path, name: str | None, targets: Sequence[s
             "rope": {key: entry.value for key, entry in understood.rope.items()},
         },
     }
+    if understood.experts:
+        bare["model"]["experts"] = {key: entry.value for key, entry in understood.experts.items()}
     known = catalog.names(manifests, catalog.TARGETS)
     if not known:
         rule, hint = "holds no boards", "name a folder that has targets/*.toml with --manifests"
@@ -165,6 +169,7 @@ def _in_words_of(config: Path, source: Source, understood: Understood, found: Di
     key = re.sub(r"\[\d+\]$", "", found.key)
     entries: dict[str, Entry] = {f"model.{name}": entry for name, entry in understood.model.items()}
     entries |= {f"model.rope.{name}": entry for name, entry in understood.rope.items()}
+    entries |= {f"model.experts.{name}": entry for name, entry in understood.experts.items()}
     entry = entries.get(key)
     if entry is None:
         return found if found.path else Diagnostic(str(config), None, found.key, found.value, found.rule, found.hint)

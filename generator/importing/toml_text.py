@@ -21,7 +21,9 @@ def text_of(name: str, source: str, understood: Understood, chosen: Iterable[Cho
     lines += [f"# Not for {one.target}: {_plain(one.rule, 400)}" for one in misfits]
     lines += ["", f"name = {shown(name)}", f"family = {shown(understood.family)} # of {understood.config_class}"]
     lines += [f"source = {_string(source)}", "", "[model]"]
-    for table, header in ((understood.model, ()), (understood.rope, ("", "[model.rope]"))):
+    experts = ("", "[model.experts]") if understood.experts else ()
+    tables = ((understood.model, ()), (understood.rope, ("", "[model.rope]")), (understood.experts, experts))
+    for table, header in tables:
         lines += header
         for key, entry in table.items():
             lines += _pair(key, entry.value, entry.note)

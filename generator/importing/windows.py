@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from generator import unsupported
 from generator.errors import did_you_mean
-from generator.importing.families import EVERY_LAYER, UPPER_LAYERS, ConfigClass
+from generator.importing.families import EVERY_LAYER, LAYERS_IF_USED, UPPER_LAYERS, ConfigClass
 from generator.importing.fields import Entry, Fields
 from generator.importing.refused import LAYER_TYPES, LAYERS_BUILT
 
@@ -14,6 +14,11 @@ def check_layers(fields: Fields, kind_of: ConfigClass, layers: int, maximum_cont
     types = _layer_types(fields, layers)
     if kind_of.window == EVERY_LAYER:
         return _check_window(fields, _window(fields), range(layers), maximum_context)
+    if kind_of.window == LAYERS_IF_USED:
+        used = fields.boolean("use_sliding_window")
+        if used.value:
+            return _check_window(fields, _window(fields), range(layers), maximum_context)
+        return f"use_sliding_window is false ({used.note}): every layer sees all tokens before it"
     if kind_of.window == UPPER_LAYERS:
         return _upper_layers(fields, kind_of, types, layers, maximum_context)
     for index, one in enumerate(types or ()):
