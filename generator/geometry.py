@@ -11,7 +11,9 @@ from typing import Any
 
 from generator import memory, rules
 from generator.errors import ManifestError, shown
+from generator.experts import Experts
 from generator.families import FAMILIES
+from generator.families.family import Family
 from generator.manifest import Manifest, Model, ModelFile, TargetTable, module_name
 from generator.manifest import Rope as RopeTable
 from generator.memory import Memory
@@ -52,6 +54,7 @@ class Dtypes:
     head: str
     key_value: str
     activation: str
+    experts: str | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class Resolved:
     activation: str
     tied_embeddings: bool
     rope: Rope
+    experts: Experts | None  # None: a dense feed-forward; `intermediate` is that of one expert otherwise
 
     query_key_value_bias: bool
     query_key_norm: bool
@@ -188,6 +192,7 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
     head_dim = rules.head_dim(model)
     devices = board.mesh[0] * board.mesh[1]
     query_heads, key_value_heads = model.query_heads // devices, model.key_value_heads // devices
+    intermediate = model.intermediate if model.experts is None else model.experts.intermediate
     scale, derived_scale = _attention_scale(model.query_scale or head_dim)
     window, reach = _window(model, table)
     return Resolved(
@@ -200,6 +205,8 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
         placement=REPLICATE,
         packaged_weights=PackagedWeights(**dict(manifest.weights)) if manifest.weights else None,
         **{name: getattr(model, name) for name in COPIED_FROM_MODEL},
+        intermediate=intermediate,
+        experts=_experts(model, family),
         head_dim=head_dim,
         rope=_rope(model, model.rope, head_dim),
         query_key_value_bias=family.query_key_value_bias,
@@ -213,10 +220,10 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
         device_query_width=query_heads * head_dim,
         device_key_value_width=key_value_heads * head_dim,
         device_query_key_value_width=(query_heads + 2 * key_value_heads) * head_dim,
-        device_intermediate=model.intermediate // devices,
+        device_intermediate=intermediate // devices,
         device_vocabulary=model.vocabulary // devices,
         attention_scale=scale,
-        dtypes=Dtypes(**dict(table.dtypes)),
+        dtypes=_dtypes(table, model),
         **{name: getattr(table, name) for name in COPIED_FROM_TARGET},
         context_blocks=table.context // table.block_size,
         alignment=rules.alignment(model, table),
@@ -238,7 +245,7 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
                 else f"lcm({table.block_size} block, {table.attention_chunk} attention chunk)"
             ),
         },
-        keys=keys(board.name, model, Dtypes, Rope),
+        keys=keys(board.name, model, Dtypes, Rope, Experts),
         sliding_window=window,
         full_attention_layers=(model.full_attention_layers or ()) if window else (),
         window_reach=reach,
@@ -263,6 +270,21 @@ def _window(model: Model, table: TargetTable) -> tuple[int, int]:
     return window, -(-(window - 1) // step) * step
 
 
+def _experts(model: Model, family: Family) -> Experts | None:
+    if model.experts is None:
+        return None
+    biases, activation = family.expert_biases, family.expert_activation
+    return Experts(**dict(model.experts), published=family.experts, biases=biases, activation=activation)
+
+
+def _dtypes(table: TargetTable, model: Model) -> Dtypes:
+    """Experts are stored as the other weights unless the table says otherwise."""
+    stated = dict(table.dtypes)
+    if model.experts is not None:
+        stated["experts"] = stated["experts"] or stated["weights"]
+    return Dtypes(**stated)
+
+
 def _rotary_switch(rope: RopeTable, context: int) -> int:
     """A context that no prompt leaves needs the first set alone."""
     return rope.original_context if rope.kind == "longrope" and rope.original_context < context else 0
@@ -280,12 +302,19 @@ def _digest(resolved: Resolved) -> str:
     unstated = {one.name: one.default for one in fields(Resolved) if one.default is not MISSING}
     numbers = {
         key: value
-        for key, value in resolved.to_json().items()
+        for key, value in _stated(resolved.to_json()).items()
         if key not in NOT_IN_DIGEST and (key not in unstated or getattr(resolved, key) != unstated[key])
     }
     numbers["board"] = {key: value for key, value in numbers["board"].items() if key != "rates"}
     canonical = json.dumps(numbers, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]
+
+
+def _stated(value: Any) -> Any:
+    """Without what is None: a part that a model lacks leaves no trace in its digest."""
+    if isinstance(value, dict):
+        return {key: _stated(item) for key, item in value.items() if item is not None}
+    return value
 
 
 def _does_not_fit(file: ModelFile, resolved: Resolved) -> ManifestError:

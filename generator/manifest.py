@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from generator import attention_rules, catalog, rules, unsupported
+from generator import attention_rules, catalog, experts, rules, unsupported
 from generator.errors import Diagnostic, ManifestError, shown
 from generator.families import FAMILIES
 from generator.schema import AnyArray, Array, Table, between, dotted, named, one_of, refuse, validate
@@ -93,10 +93,17 @@ class Rope(Table):
     long_factors: Array[Annotated[float, between(1e-3, 1e6)]] | None = None
 
 
+class Experts(Table):
+    count: Annotated[int, between(2, experts.MOST_EXPERTS)]
+    per_token: Annotated[int, between(1, 32)]
+    intermediate: Annotated[int, between(experts.NARROWEST, 2**19)]
+    renormalise: bool
+
+
 class Model(Table):
     vocabulary: Annotated[int, between(2, 2**22)]
     hidden: Annotated[int, between(32, 2**17)]
-    intermediate: Annotated[int, between(32, 2**19)]
+    intermediate: Annotated[int, between(32, 2**19)] | None = None
     layers: Annotated[int, between(1, 1024)]
     query_heads: Annotated[int, between(1, 1024)]
     key_value_heads: Annotated[int, between(1, 1024)]
@@ -113,6 +120,7 @@ class Model(Table):
     logit_soft_cap: Annotated[float, between(1e-3, 1e6)] | None = None
     rope: Rope
     local_rope: Rope | None = None
+    experts: Experts | None = None
 
 
 class PackagedWeights(Table):
@@ -126,6 +134,7 @@ class Dtypes(Table):
     head: Annotated[str, named(*WEIGHT_DTYPES)]
     key_value: Annotated[str, named("bfloat16", "bfloat8_b")]
     activation: Annotated[str, named("bfloat16")]
+    experts: Annotated[str, named(*WEIGHT_DTYPES)] | None = None
 
 
 class TargetTable(Table):

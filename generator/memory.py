@@ -15,7 +15,7 @@ from generator import kinds
 from generator.attentions import Attention
 from generator.kinds.rows import WeightRow, extent, stored_as
 from generator.layer import part_steps
-from generator.shapes import PassShape
+from generator.shapes import PassShape, largest_pass
 from generator.steps import Tensor
 from generator.tiles import TILE, TILE_BYTES, tiles
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from generator.geometry import Resolved
     from generator.targets import Board
 
-BFLOAT16 = 2  # bytes of an element
+ELEMENT_BYTES = {"bfloat16": 2, "uint32": 4}  # in rows
 TRACE_PAGE = 4096  # bytes; the trace region of each bank is rounded up to it
 
 
@@ -92,11 +92,6 @@ def report(resolved: Resolved) -> Memory:
     )
 
 
-def largest_pass(lengths: tuple[int, ...], waves: tuple[int, ...], wave_tokens: int) -> int:
-    """Tokens of the largest pass: rows x length, at most `wave_tokens`."""
-    return max(wave * length for wave in waves for length in lengths if wave == 1 or wave * length <= wave_tokens)
-
-
 def _captured_passes(resolved: Resolved) -> Iterator[int]:
     """Tokens of every pass that can be captured: each size from the start of a prompt and as a chunk."""
     for length in resolved.lengths:
@@ -148,8 +143,9 @@ def _weights(resolved: Resolved) -> Iterator[MemoryItem]:
 def _weight(resolved: Resolved, row: WeightRow, count: int) -> MemoryItem:
     *outer, rows, columns = (1, *extent(row, resolved))
     dtype = stored_as(row, resolved)
+    count *= max(1, row.experts) * row.parts
     if row.layout == "ROW_MAJOR":
-        return _item(resolved.board, row.name, count, prod(outer) * rows, columns * BFLOAT16)
+        return _item(resolved.board, row.name, count, prod(outer) * rows, columns * ELEMENT_BYTES[dtype])
     return _item(resolved.board, row.name, count, prod(outer) * tiles(rows) * tiles(columns), TILE_BYTES[dtype])
 
 

@@ -82,7 +82,7 @@ def choose_programs(resolved: Resolved, shapes: tuple[PassShape, ...]) -> Progra
 def _choose(
     resolved: Resolved, role: kinds.MatmulRole, token_tiles: int, room: int, inner_block: int | None
 ) -> Program:
-    sizes = (token_tiles, tiles(role.inner), tiles(role.output), resolved.board.grid, room)
+    sizes = (*role.sides(token_tiles), resolved.board.grid, room)
     dtypes = (role.weight_dtype, role.output_dtype)
     if role.fused:
         return choose_minimal_matmul(*sizes, *dtypes, role.fused, role.bias_dtype)
@@ -184,9 +184,7 @@ def _option(
             raise
         return None
     cycles = {
-        name: program_cycles(
-            chosen[name], size, tiles(role.inner), tiles(role.output), role.weight_dtype, role.fused
-        )
+        name: program_cycles(chosen[name], *role.sides(size), role.weight_dtype, role.fused)
         for name, role in roles.items()
     }
     work = [_work(resolved, step, places, cycles) for steps in variants for step in steps]

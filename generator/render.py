@@ -10,9 +10,10 @@ import jinja2
 
 from generator import kinds, programs, rules
 from generator.geometry import Resolved, Rope
+from generator.kinds import experts
 from generator.matmuls import fidelity
 from generator.placement import choose_programs
-from generator.shapes import SAMPLING, PassShape, window_pages
+from generator.shapes import SAMPLING, PassShape, largest_pass, window_pages
 from generator.source_map import mark
 from generator.steps import PLACES
 
@@ -62,6 +63,8 @@ def _fidelities(resolved: Resolved) -> list[tuple[str, str, str]]:
         ("ATTENTION", dtypes.key_value, "keys and values"),
     ]
     rows = [("NORM", "HiFi4", "a small part of a pass"), ("ROTARY", "HiFi4", "a small part of a pass")]
+    if resolved.experts is not None:
+        rows.append(("ROUTING", "HiFi4", "whole numbers stay exact"))
     return rows + [(role, fidelity(dtype), f"{dtype} {what}") for role, dtype, what in stored]
 
 
@@ -110,6 +113,18 @@ def _runs_of_kinds(resolved: Resolved) -> list[str]:
     return ["".join(f'"{kind}", ' for kind in piece).rstrip() for piece in pieces]
 
 
+def _experts(resolved: Resolved) -> dict[str, Any]:
+    """What the parts of the templates that are about experts read; nothing for a dense model."""
+    if resolved.experts is None:
+        return {}
+    return {
+        "experts": resolved.experts,
+        "expert_cut": experts.cut(resolved),
+        "expert_fidelity": fidelity(resolved.dtypes.experts),
+        "most_tokens": largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens),
+    }
+
+
 def _rope_numbers(rope: Rope) -> list[tuple[str, str]]:
     """What the kind of rotary embedding states beside its base; lists are constants of their own."""
     numbers = {key: getattr(rope, key) for key in rules.ROPE_KEYS[rope.kind]}
@@ -156,6 +171,7 @@ def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, tem
             fuses_gate_up=programs.fuses_gate_up(resolved),
             fuses_residual=programs.fuses_residual(resolved),
             heads_dtype=programs.heads_dtype(resolved),
+            **_experts(resolved),
             model_weights=kinds.model_weights(resolved),
             layer_weights=kinds.layer_weights(resolved),
             parts=[part.__name__.rsplit(".", 1)[1] for part in kinds.layer_parts(resolved)],

@@ -8,7 +8,9 @@ from math import lcm
 from typing import TYPE_CHECKING
 
 from generator.errors import did_you_mean, shown
+from generator import expert_rules
 from generator.families import FAMILIES
+from generator.problems import Problem
 from generator.tiles import TILE
 
 if TYPE_CHECKING:
@@ -24,19 +26,10 @@ ROPE_KEYS = {  # of each kind of rotary embedding, beside kind and theta
 }
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A broken rule at a key of a manifest; `value` is as the author wrote it."""
-
-    key: tuple[str | int, ...]
-    value: str
-    rule: str
-    hint: str
-
-
 def problems(manifest: Manifest, targets: Collection[str]) -> Iterator[Problem]:
     """Every broken rule of a manifest; `targets` are the boards there are."""
     yield from _model(manifest.model)
+    yield from expert_rules.problems(manifest)
     yield from _rotary_dimensions(manifest.family, manifest.model)
     for table in ("rope", "local_rope"):
         rope = getattr(manifest.model, table)
@@ -71,7 +64,8 @@ def _multiple(
 
 def _model(model: Model) -> Iterator[Problem]:
     yield from _multiple(("model", "hidden"), model.hidden, TILE, f"{TILE}, a tile")
-    yield from _multiple(("model", "intermediate"), model.intermediate, TILE, f"{TILE}, a tile")
+    if model.intermediate is not None:
+        yield from _multiple(("model", "intermediate"), model.intermediate, TILE, f"{TILE}, a tile")
     if model.query_heads % model.key_value_heads:
         divisors = [heads for heads in range(1, model.query_heads + 1) if model.query_heads % heads == 0]
         close = min(divisors, key=lambda heads: abs(heads - model.key_value_heads))

@@ -64,6 +64,11 @@ def _table_width(resolved: Resolved, tokens: int) -> int:
     return -(-pages // multiple) * multiple
 
 
+def largest_pass(lengths: tuple[int, ...], waves: tuple[int, ...], wave_tokens: int) -> int:
+    """Tokens of the largest pass: rows x length, at most `wave_tokens`."""
+    return max(wave * length for wave in waves for length in lengths if wave == 1 or wave * length <= wave_tokens)
+
+
 def _shape(resolved: Resolved, variant: str, rows: int, tokens: int, pages_read: int) -> PassShape:
     fields = (variant, rows, tokens, rows * tokens // resolved.block_size, pages_read, "last")
     text = json.dumps([resolved.digest, *fields])

@@ -26,7 +26,6 @@ STATED_BY_SOME = (
 COPIED_FROM_MODEL = (
     "vocabulary",
     "hidden",
-    "intermediate",
     "layers",
     "query_heads",
     "key_value_heads",
@@ -48,23 +47,28 @@ COPIED_FROM_TARGET = (
 )
 
 
-def keys(target: str, model: Model, dtypes: type, rope: type) -> dict[str, str]:
-    """Of each field of a resolved model, the manifest key or keys that it came from; `dtypes` and `rope` are the types of its
-    tables.
+def keys(target: str, model: Model, dtypes: type, rope: type, experts: type) -> dict[str, str]:
+    """Of each field of a resolved model, the manifest key or keys that it came from; `dtypes`, `rope` and `experts` are the
+    types of its tables.
     """
     table = f"target.{target}"
     head_dim = "model.head_dim" if model.head_dim else "model.hidden, model.query_heads"
+    inner = "model.intermediate" if model.experts is None else "model.experts.intermediate"
     heads = f"model.query_heads, model.key_value_heads, {head_dim}"
     found = {name: name for name in ("name", "family", "source")}
     found |= {name: f"model.{name}" for name in COPIED_FROM_MODEL}
     found |= {name: f"{table}.{name}" for name in COPIED_FROM_TARGET}
     found |= {f"dtypes.{one.name}": f"{table}.dtypes.{one.name}" for one in fields(dtypes)}
     found |= {f"rope.{one.name}": f"model.rope.{one.name}" for one in fields(rope)}
+    found |= {f"experts.{one.name}": f"model.experts.{one.name}" for one in fields(experts)}
     found["rope.dimensions"] = "model.rotary_dimensions" if model.rotary_dimensions else head_dim
     return found | {
         "module": "name",
         "target": table,
         "packaged_weights": "weights",
+        "intermediate": inner,
+        "experts": "family" if model.experts is None else "model.experts",
+        **{f"experts.{name}": "family" for name in ("published", "biases", "activation")},
         "rope": "model.rope",
         "dtypes": f"{table}.dtypes",
         "head_dim": head_dim,
@@ -84,7 +88,7 @@ def keys(target: str, model: Model, dtypes: type, rope: type) -> dict[str, str]:
         "device_query_width": ", ".join(dict.fromkeys(f"model.query_heads, {head_dim}".split(", "))),
         "device_key_value_width": f"model.key_value_heads, {head_dim}",
         "device_query_key_value_width": ", ".join(dict.fromkeys(heads.split(", "))),
-        "device_intermediate": "model.intermediate",
+        "device_intermediate": inner,
         "device_vocabulary": "model.vocabulary",
         "context_blocks": f"{table}.context, {table}.block_size",
         "alignment": f"{table}.context" if model.attention_soft_cap else f"{table}.block_size, {table}.attention_chunk",

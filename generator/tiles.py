@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TILE = 32
 TILE_BYTES = {
+    "float32": 4096,
     "bfloat16": 2048,
     "bfloat8_b": 1088,
     "bfloat4_b": 576,

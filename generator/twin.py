@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from generator.experts import NARROWEST
 from generator.manifest import LONGEST_NAME, Manifest, Model, ModelFile, TargetTable, check
 from generator.rules import multiple_near
 from generator.tiles import TILE
 
 SUFFIX = "-twin"
 LAYERS = 2  # of each kind of layer one, where there are two
+EXPERTS = 8
+EXPERTS_PER_TOKEN = 2  # so that some expert sees no token of a short prompt, and more than a tile of a long one
 VOCABULARY = 256
 MOST_ROWS = 8
 CONTEXT_CHUNKS = 8  # a prompt of five chunks and a cached prefix have room
@@ -41,18 +44,23 @@ def _model(manifest: Manifest) -> dict[str, Any]:
     if model.hidden != model.query_heads * head_dim and hidden == query_width:
         hidden += TILE
     turned = max(2, small_head * (model.rotary_dimensions or head_dim) // head_dim // 2 * 2)
-    ratio = min(model.intermediate / model.hidden, WIDEST_FEED_FORWARD)
+    width = model.intermediate if model.experts is None else model.experts.intermediate
+    inner = multiple_near(int(hidden * min(width / model.hidden, WIDEST_FEED_FORWARD)), TILE)
     return {
         "vocabulary": VOCABULARY,
         "hidden": hidden,
-        "intermediate": multiple_near(int(hidden * ratio), TILE),
         "layers": LAYERS,
         "query_heads": query_heads,
         "key_value_heads": key_value_heads,
         "rope": _rope(manifest, turned // 2),
     } | _windows(manifest) | {
         key: value
-        for key, value in (("head_dim", small_head), ("rotary_dimensions", turned))
+        for key, value in (
+            ("intermediate", inner),
+            ("head_dim", small_head),
+            ("rotary_dimensions", turned),
+            ("experts", _experts(model, inner)),
+        )
         if getattr(model, key) is not None
     }
 
@@ -64,6 +72,19 @@ def _windows(manifest: Manifest) -> dict[str, Any]:
         return {}
     block = min(table.block_size for table in manifest.target.values())
     return {"sliding_window": block + block // 4, "full_attention_layers": (1,) if model.full_attention_layers else ()}
+
+
+def _experts(model: Model, width: int) -> dict[str, Any]:
+    """Few experts, two of them for a token, and at least two tiles wide, which the operation needs."""
+    if model.experts is None:
+        return {}
+    count = min(model.experts.count, EXPERTS)
+    return {
+        "count": count,
+        "per_token": min(model.experts.per_token, EXPERTS_PER_TOKEN, count),
+        "intermediate": max(width, NARROWEST),
+        "renormalise": model.experts.renormalise,
+    }
 
 
 def _rope(manifest: Manifest, pairs: int) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-EXPERTS = "a mixture of experts"
+EXPERTS = "a mixture of experts of another kind"
+SHARED_EXPERT = "an expert that sees every token"
+DENSE_LAYERS = "layers without experts among those that have them"
 SOFT_CAP = "a soft cap"
 SCALED = "a scale on the embedding, residual or logits"
 WINDOW = "sliding-window attention"
@@ -20,8 +22,8 @@ FEATURES = {
     "n_routed_experts": EXPERTS,
     "num_experts_per_tok": EXPERTS,
     "experts_per_token": EXPERTS,
-    "shared_expert": EXPERTS,
-    "shared_experts": EXPERTS,
+    "shared_expert": SHARED_EXPERT,
+    "shared_experts": SHARED_EXPERT,
     "moe": EXPERTS,
     "moe_intermediate_size": EXPERTS,
     "router": EXPERTS,
@@ -51,9 +53,7 @@ FEATURES = {
 }
 
 FAMILIES = {
-    "mixtral": EXPERTS,
-    "qwen2_moe": EXPERTS,
-    "qwen3_moe": EXPERTS,
+    "qwen2_moe": SHARED_EXPERT,
     "deepseek_v3": EXPERTS,
     "llama4": EXPERTS,
     "gpt_oss": EXPERTS + " and " + SINKS,

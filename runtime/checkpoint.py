@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +27,9 @@ class Checkpoint(Protocol):
 
     def read(self, name: str) -> torch.Tensor: ...
 
+    def read_entry(self, name: str, index: int) -> torch.Tensor:
+        """One entry along the first dimension, without reading the others."""
+
     def where(self, name: str) -> str:
         """The file or mapping that holds `name`, for messages; of an unknown name, the checkpoint as a whole."""
 
@@ -48,6 +51,9 @@ class Tensors:
         if not isinstance(tensor, torch.Tensor):
             raise WeightError(f"tensor {name} in the state dict is {type(tensor).__name__}, not a torch tensor")
         return tensor.detach()
+
+    def read_entry(self, name: str, index: int) -> torch.Tensor:
+        return self.read(name)[index]
 
     def where(self, name: str) -> str:
         return "the state dict"
@@ -75,9 +81,15 @@ class Files:
         return tuple(self._holders[name][1].get_slice(name).get_shape())
 
     def read(self, name: str) -> torch.Tensor:
+        return self._read(name, lambda handle: handle.get_tensor(name))
+
+    def read_entry(self, name: str, index: int) -> torch.Tensor:
+        return self._read(name, lambda handle: handle.get_slice(name)[index])
+
+    def _read(self, name: str, read: Callable[[Any], torch.Tensor]) -> torch.Tensor:
         file, handle = self._holders[name]
         try:
-            return handle.get_tensor(name)
+            return read(handle)
         except (SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:
             raise WeightError(f"tensor {name} in {file} cannot be read: {error}; fetch the file again") from error
 

@@ -52,6 +52,24 @@ class Rope:
 
 
 @dataclass(frozen=True)
+class Experts:
+    """The feed-forward half of a mixture of experts: `per_token` of `count` experts of width `intermediate` see each token.
+
+    `renormalise`: the weights of the chosen sum to one. `published` names the family whose checkpoints hold it: "qwen3_moe",
+    "mixtral" or "gpt_oss". `biases`: of the router and of all projections. `activation` is "silu" or "swiglu_oai", whose gate
+    is clamped.
+    """
+
+    count: int
+    per_token: int
+    intermediate: int
+    renormalise: bool
+    published: str
+    biases: bool = False
+    activation: str = "silu"
+
+
+@dataclass(frozen=True)
 class Geometry:
     """A decoder model as its published configuration describes it: what the torch reference is built from.
 
@@ -89,6 +107,7 @@ class Geometry:
     scaled_embedding: bool = False
     attention_sinks: bool = False
     attention_output_bias: bool = False
+    experts: Experts | None = None  # in place of the dense feed-forward, whose width is then theirs
 
     def window(self, layer: int) -> int:
         """Tokens that a layer's attention sees of those up to each one, itself included; 0 where it sees all."""
@@ -143,6 +162,10 @@ class Weight:
 
     `sources` are published checkpoint names ("{layer}" stands for the index of a layer); `transform` names one of the rules of
     runtime/weights.py. `shape` is the device shape.
+
+    With `experts`, there is a tensor of `shape` for each expert and each of `parts` of its width, and "{expert}" in a source is
+    the expert's index; a source without it holds all experts at once. `otherwise` are the sources of checkpoints that lack the
+    first ones.
     """
 
     name: str
@@ -152,6 +175,23 @@ class Weight:
     dtype: Any
     layout: Any
     placement: str = REPLICATE
+    experts: int = 0
+    parts: int = 1
+    otherwise: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Routing:
+    """What places tokens by their experts, cut to the tokens of a pass: the constants of runtime/transforms.py by their names."""
+
+    earlier_tokens: Any  # ones where a token comes before another
+    every_token: Any  # a row of ones
+    tiles_before: Any  # 32 where an expert comes before another
+    unchosen: Any  # a row of zeros for each token
+    chosen: Any  # ones for the experts of each token
+    token_of_pair: Any
+    free_slots: Any
+    expert_index: Any
 
 
 @dataclass(frozen=True)

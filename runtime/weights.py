@@ -6,7 +6,7 @@ device.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from runtime import expert_weights
 from runtime.backend import ttnn
 from runtime.checkpoint import Checkpoint, open_checkpoint
 from runtime.errors import ModuleError, WeightError
@@ -50,7 +51,7 @@ def load_weights(
             [
                 SimpleNamespace(
                     **{
-                        weight.name: _upload(checkpoint, device, of_layer(weight, layer), module.GEOMETRY, scope)
+                        weight.name: _load(checkpoint, device, of_layer(weight, layer), module.GEOMETRY, scope)
                         for weight in module.LAYER_WEIGHTS
                     }
                 )
@@ -67,9 +68,19 @@ def tensors(weights: SimpleNamespace) -> Iterator[Any]:
     for name, value in vars(weights).items():
         if name == "layers":
             for layer in value:
-                yield from vars(layer).values()
+                for held in vars(layer).values():
+                    yield from flat(held)
         else:
             yield value
+
+
+def flat(held: Any) -> Iterator[Any]:
+    """The tensors of one weight: itself, or one for each expert in each part."""
+    if not isinstance(held, tuple):
+        yield held
+        return
+    for inner in held:
+        yield from flat(inner)
 
 
 def release(weights: SimpleNamespace) -> None:
@@ -80,8 +91,28 @@ def release(weights: SimpleNamespace) -> None:
 
 
 def of_layer(weight: Weight, layer: int) -> Weight:
-    """The row of the table with its source names filled in."""
-    return replace(weight, sources=tuple([source.replace("{layer}", str(layer)) for source in weight.sources]))
+    """The row of the table with the layer filled into its source names."""
+
+    def filled(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple([name.replace("{layer}", str(layer)) for name in names])
+
+    return replace(weight, sources=filled(weight.sources), otherwise=filled(weight.otherwise))
+
+
+def of_checkpoint(weight: Weight, names: Collection[str]) -> Weight:
+    """The row of the table with the sources that a checkpoint has: the other ones where only these are there."""
+    lacking = weight.otherwise and _names(weight)[0] not in names and all(name in names for name in weight.otherwise)
+    return replace(weight, sources=weight.otherwise) if lacking else weight
+
+
+def _names(weight: Weight) -> tuple[str, ...]:
+    return expert_weights.source_names(weight) if weight.experts else weight.sources
+
+
+def _shapes(weight: Weight, geometry: Geometry) -> tuple[tuple[int, ...], ...]:
+    if not weight.experts:
+        return source_shapes(weight, geometry)
+    return (expert_weights.source_shape(weight),) * len(_names(weight))
 
 
 def check_checkpoint(module: ModuleType, checkpoint: Checkpoint, layers: int) -> None:
@@ -90,15 +121,15 @@ def check_checkpoint(module: ModuleType, checkpoint: Checkpoint, layers: int) ->
     """
     wanted: dict[str, tuple[int, ...]] = {}
     allowed: set[str] = set()
+    present = set(checkpoint.names())
     for weight in module.WEIGHTS:
         wanted.update(zip(weight.sources, source_shapes(weight, module.GEOMETRY)))
     for weight in module.LAYER_WEIGHTS:
         for layer in range(module.LAYERS):
-            named = of_layer(weight, layer)
-            allowed.update(named.sources)
+            named = of_checkpoint(of_layer(weight, layer), present)
+            allowed.update(_names(named))
             if layer < layers:
-                wanted.update(zip(named.sources, source_shapes(named, module.GEOMETRY)))
-    present = set(checkpoint.names())
+                wanted.update(zip(_names(named), _shapes(named, module.GEOMETRY)))
     missing = [name for name in wanted if name not in present]
     if missing:
         raise WeightError(f"{checkpoint.where(missing[0])} lacks {_listed(missing)}, which {module.MODEL} needs")
@@ -137,9 +168,26 @@ def _listed(names: list[str]) -> str:
     return f"{', '.join(names[:NAMED])}{more}"
 
 
+def _load(checkpoint: Checkpoint, device: Any, weight: Weight, geometry: Geometry, scope: Scope) -> Any:
+    """A weight of a layer: a tensor, or a tuple of tensors, one for each expert, in a tuple of the parts of their width."""
+    found = of_checkpoint(weight, checkpoint.names())
+    if not found.experts:
+        return _upload(checkpoint, device, found, geometry, scope)
+    joined, names = expert_weights.is_joined(found), _names(found)
+
+    def upload(part: int, expert: int) -> Any:
+        source = _finite(checkpoint, names[0], expert) if joined else _finite(checkpoint, names[expert])
+        return _place(device, found, expert_weights.device_values(source, found, part), scope)
+
+    return expert_weights.arranged(found, upload)
+
+
 def _upload(checkpoint: Checkpoint, device: Any, weight: Weight, geometry: Geometry, scope: Scope) -> Any:
     sources = [_finite(checkpoint, name) for name in weight.sources]
-    values = RULES[weight.transform](sources, weight, geometry)
+    return _place(device, weight, RULES[weight.transform](sources, weight, geometry), scope)
+
+
+def _place(device: Any, weight: Weight, values: torch.Tensor, scope: Scope) -> Any:
     if tuple(values.shape) != weight.shape:
         raise ModuleError(
             f"weight {weight.name} is {weight.shape} in the module and its rule made {tuple(values.shape)}"
@@ -151,9 +199,9 @@ def _upload(checkpoint: Checkpoint, device: Any, weight: Weight, geometry: Geome
     )
 
 
-def _finite(checkpoint: Checkpoint, name: str) -> torch.Tensor:
-    """One tensor in a type that the library takes, refused if it is no float or holds NaN or infinity."""
-    tensor = checkpoint.read(name)
+def _finite(checkpoint: Checkpoint, name: str, index: int | None = None) -> torch.Tensor:
+    """One tensor, or one entry of it, in a type that the library takes, refused if it is no float or holds NaN or infinity."""
+    tensor = checkpoint.read(name) if index is None else checkpoint.read_entry(name, index)
     if tensor.dtype not in FLOATS:
         raise WeightError(
             f"tensor {name} in {checkpoint.where(name)} holds {tensor.dtype}; "

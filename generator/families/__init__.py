@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from generator.families import gemma2, gemma3, llama, mistral, phi3, qwen2, qwen3
+from generator.families import gemma2, gemma3, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe
 from generator.families.family import Family
 
-FAMILIES: dict[str, Family] = {one.FAMILY.name: one.FAMILY for one in (gemma2, gemma3, llama, mistral, phi3, qwen2, qwen3)}
+MODULES = (gemma2, gemma3, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe)
+FAMILIES: dict[str, Family] = {one.FAMILY.name: one.FAMILY for one in MODULES}

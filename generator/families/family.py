@@ -11,7 +11,8 @@ OPTIONS = ("sliding_window", "local_rope", "query_scale", "attention_soft_cap", 
 @dataclass(frozen=True)
 class Family:
     """All families here are decoders: root-mean-square norms before attention and feed-forward, rotary embedding,
-    grouped query heads, causal attention, a gated feed-forward, and a head that may share the embedding.
+    grouped query heads, causal attention, a gated feed-forward or a mixture of such experts, and a head that may share the
+    embedding.
     """
 
     name: str
@@ -27,3 +28,7 @@ class Family:
     attention_sinks: bool = False  # a score of each query head that takes its share of the weights to no value
     attention_output_bias: bool = False  # a bias on the output projection of attention
     options: tuple[str, ...] = ()  # which of OPTIONS a manifest may state
+    experts: str = ""  # whose published names a mixture of experts has in place of the dense feed-forward
+    renormalises: bool | None = None  # what [model.experts] must say of the weights of the chosen, where the family fixes it
+    expert_biases: bool = False  # on the router and on all projections of the experts
+    expert_activation: str = "silu"  # or "swiglu_oai", whose gate is clamped

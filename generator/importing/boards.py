@@ -27,7 +27,9 @@ ROWS, CONTEXTS = (
 )  # the cache holds a full pass of rows of prefill_chunk tokens, or so many whole contexts, where it can
 FREE_SHARE = 32  # this part of the DRAM stays free: what a pass takes is an estimate
 PASS_SHARE = 12  # what passes take may be this part of the DRAM
-WIDE, NARROW = "bfloat16", "bfloat8_b"
+WIDE, NARROW, NARROWEST = "bfloat16", "bfloat8_b", "bfloat4_b"
+WEIGHTS = ((WIDE, None), (NARROW, None))
+WEIGHTS_AND_EXPERTS = ((WIDE, WIDE), (NARROW, NARROW), (NARROW, NARROWEST))
 HEAD_AND_CACHE = ((WIDE, WIDE), (NARROW, WIDE), (NARROW, NARROW))
 
 
@@ -84,9 +86,10 @@ def _choose(data: Mapping[str, Any], board: Board, maximum: int, lengths: list[i
     if maximum < LENGTHS[0]:
         return Misfit(board.name, f"takes prompts from {LENGTHS[0]} tokens on, over maximum_context {maximum}", "")
     missing = None
-    for weights in (WIDE, NARROW):
+    for weights, experts in WEIGHTS if resolved.experts is None else WEIGHTS_AND_EXPERTS:
         for wave_tokens in _wave_tokens(resolved, board):
-            here = replace(resolved, wave_tokens=wave_tokens, waves=_waves(board, wave_tokens))
+            dtypes = replace(resolved.dtypes, experts=experts)
+            here = replace(resolved, dtypes=dtypes, wave_tokens=wave_tokens, waves=_waves(board, wave_tokens))
             found = _fitted(here, board, weights, maximum)
             if found is not None and (missing := _without_program(found.resolved)) is None:
                 return _chosen(data, board, found)
@@ -161,9 +164,11 @@ def _fitted(resolved: Resolved, board: Board, weights: str, maximum: int) -> Fit
 
 
 def _misfit(resolved: Resolved, board: Board) -> Misfit:
-    used, chunk = memory.report(resolved), resolved.prefill_chunk
+    narrowest = resolved.dtypes if resolved.experts is None else replace(resolved.dtypes, experts=NARROWEST)
+    used, chunk = memory.report(replace(resolved, dtypes=narrowest)), resolved.prefill_chunk
+    of_experts = "" if resolved.experts is None else " and experts in bfloat4_b"
     parts = (
-        ("weights in bfloat8_b", used.weights),
+        (f"weights in bfloat8_b{of_experts}", used.weights),
         ("rotary tables", used.rotary_tables),
         (f"a cache of {chunk} tokens in bfloat8_b", used.key_value),
         ("passes", used.activation_peak + used.captured_rows),
@@ -241,6 +246,12 @@ def _dtype_notes(weights: str, pair: tuple[str, str], whole: int) -> dict[str, s
     return notes
 
 
+def _experts_note(resolved: Resolved) -> str:
+    if resolved.dtypes.experts != NARROWEST:
+        return "as the other weights"
+    return "bfloat8_b does not fit"
+
+
 def _without_program(resolved: Resolved) -> str | None:
     """Why an operation of the largest or smallest pass has no legal program, where one has none."""
     shapes = enumerate_shapes(resolved)
@@ -261,6 +272,8 @@ def _chosen(data: Mapping[str, Any], board: Board, fitted: Fitted) -> Chosen:
         "wave_tokens": found.wave_tokens,
         "dtypes": _dtypes(found.dtypes.weights, found.dtypes.head, found.dtypes.key_value),
     }
+    if found.dtypes.experts is not None:
+        table["dtypes"]["experts"] = found.dtypes.experts
     file = manifest.check({**data, "target": {board.name: table}}, "", Source((), {}), (board.name,))
     used = geometry.resolve(file, board).memory  # the same rules that a build keeps, on the board as it is
     summary = (
@@ -270,6 +283,7 @@ def _chosen(data: Mapping[str, Any], board: Board, fitted: Fitted) -> Chosen:
     )
     tokens = found.key_value_blocks * BLOCK
     notes = {
+        "experts": _experts_note(found),
         "key_value_blocks": f"{tokens} tokens, {tokens / found.context:.3g} x context",
         "wave_tokens": (
             f"tensors of passes take at most 1/{PASS_SHARE} of the memory"

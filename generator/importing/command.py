@@ -41,6 +41,7 @@ class Imported:
             **self.understood.model,
             **{f"rope.{key}": one for key, one in self.understood.rope.items()},
             **{f"local_rope.{key}": one for key, one in self.understood.local_rope.items()},
+            **{f"experts.{key}": one for key, one in self.understood.experts.items()},
         }
         return {
             "model": self.name,
@@ -57,7 +58,8 @@ class Imported:
         told = [f"wrote: {self.path}: family {self.understood.family}"]
         for one in self.chosen:
             dtypes = one.table["dtypes"]
-            kinds = f"weights {dtypes['weights']}, cache {dtypes['key_value']}"
+            kinds = ", ".join(f"{role} {dtypes[role]}" for role in ("weights", "experts") if role in dtypes)
+            kinds += f", cache {dtypes['key_value']}"
             told.append(f"  {one.target}: context {one.table['context']}, {kinds}; {one.summary}")
         told += [f"  not for {one.target}: {one.rule}" for one in self.misfits]
         if self.understood.unread:
@@ -94,6 +96,8 @@ def prepare(config: Path, manifests: Path, name: str | None, targets: Sequence[s
             **({"local_rope": local} if local else {}),
         },
     }
+    if understood.experts:
+        bare["model"]["experts"] = {key: entry.value for key, entry in understood.experts.items()}
     known = catalog.names(manifests, catalog.TARGETS)
     if not known:
         rule, hint = "holds no boards", "name a folder that has targets/*.toml with --manifests"
@@ -172,6 +176,7 @@ def _in_words_of(config: Path, source: Source, understood: Understood, found: Di
     entries: dict[str, Entry] = {f"model.{name}": entry for name, entry in understood.model.items()}
     entries |= {f"model.rope.{name}": entry for name, entry in understood.rope.items()}
     entries |= {f"model.local_rope.{name}": entry for name, entry in understood.local_rope.items()}
+    entries |= {f"model.experts.{name}": entry for name, entry in understood.experts.items()}
     entry = entries.get(key)
     if entry is None:
         return found if found.path else Diagnostic(str(config), None, found.key, found.value, found.rule, found.hint)

@@ -13,14 +13,28 @@ from typing import Any
 DEFAULT_THETA = 10000.0
 SHARED = {"hidden_act": "silu", "tie_word_embeddings": False, "rope_theta": DEFAULT_THETA}
 
+LAYERS_IF_USED = "every layer, if use_sliding_window"
 EVERY_LAYER, UPPER_LAYERS, PATTERN, NO_WINDOW = "every layer", "upper layers", "all but each n-th layer", "none"
 WINDOW_KEYS = {
     EVERY_LAYER: {"sliding_window"},
     UPPER_LAYERS: {"sliding_window", "use_sliding_window"},
     PATTERN: {"sliding_window"},
+    LAYERS_IF_USED: {"sliding_window", "use_sliding_window"},
     NO_WINDOW: set(),
 }
 SILU, GELU_TANH = {"silu": "silu"}, {"gelu_pytorch_tanh": "gelu_tanh"}
+
+
+@dataclass(frozen=True)
+class ExpertKeys:
+    """The keys that describe a mixture of experts. `count`: the first that is there says it. `renormalise` is empty where the
+    published code always does; `some_layers`: the class has keys for layers without experts.
+    """
+
+    count: tuple[str, ...]
+    intermediate: str
+    renormalise: str = ""
+    some_layers: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,10 +63,15 @@ class ConfigClass:
     activation: str = "hidden_act"
     activations: Mapping[str, str] = field(default_factory=lambda: SILU)
     scores: Mapping[str, str] = field(default_factory=dict)
+    experts: ExpertKeys | None = None
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset({"partial_rotary_factor"} | WINDOW_KEYS[self.window] | set(self.scores.values()))
+        found = {"partial_rotary_factor"} | WINDOW_KEYS[self.window] | set(self.scores.values())
+        if self.experts is not None:
+            found |= {*self.experts.count, "num_experts_per_tok", self.experts.intermediate, self.experts.renormalise}
+            found |= {"mlp_only_layers"} if self.experts.some_layers else set()
+        return frozenset(found)
 
 
 @dataclass(frozen=True)
@@ -201,6 +220,52 @@ CLASSES = (
         activation="hidden_activation",
         activations=GELU_TANH,
         scores={"query_scale": "query_pre_attn_scalar", "logit_soft_cap": "final_logit_softcapping"},
+    ),
+    ConfigClass(
+        "mixtral",
+        "MixtralConfig",
+        "MixtralForCausalLM",
+        "mixtral",
+        _sizes(
+            32000,
+            4096,
+            14336,
+            131072,
+            1e-5,
+            num_key_value_heads=8,
+            head_dim=None,
+            sliding_window=None,
+            rope_theta=1000000.0,
+            num_local_experts=8,
+            num_experts_per_tok=2,
+        ),
+        window=EVERY_LAYER,
+        experts=ExpertKeys(("num_local_experts",), "intermediate_size"),
+    ),
+    ConfigClass(
+        "qwen3_moe",
+        "Qwen3MoeConfig",
+        "Qwen3MoeForCausalLM",
+        "qwen3_moe",
+        _sizes(
+            151936,
+            2048,
+            6144,
+            32768,
+            1e-6,
+            num_hidden_layers=24,
+            num_key_value_heads=4,
+            head_dim=None,
+            use_sliding_window=False,
+            sliding_window=None,
+            num_experts=128,
+            num_experts_per_tok=8,
+            moe_intermediate_size=768,
+            norm_topk_prob=False,
+            decoder_sparse_step=1,
+        ),
+        window=LAYERS_IF_USED,
+        experts=ExpertKeys(("num_experts", "num_local_experts"), "moe_intermediate_size", "norm_topk_prob", True),
     ),
 )
 TABLE: Mapping[str, ConfigClass] = {one.model_type: one for one in CLASSES}

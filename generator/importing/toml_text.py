@@ -21,7 +21,9 @@ def text_of(name: str, source: str, understood: Understood, chosen: Iterable[Cho
     lines += [f"# Not for {one.target}: {_plain(one.rule, 400)}" for one in misfits]
     lines += ["", f"name = {shown(name)}", f"family = {shown(understood.family)} # of {understood.config_class}"]
     lines += [f"source = {_string(source)}", "", "[model]"]
-    for header, table in (("", understood.model), ("rope", understood.rope), ("local_rope", understood.local_rope)):
+    tables = ("", "rope", "local_rope", "experts")
+    for header in tables:
+        table = getattr(understood, header or "model")
         if header and table:
             lines += ["", f"[model.{header}]"]
         for key, entry in table.items():

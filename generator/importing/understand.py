@@ -8,6 +8,7 @@ from typing import Any
 
 from generator.errors import shown
 from generator.importing import refused
+from generator.importing.experts import read_experts
 from generator.importing.families import TABLE, WRAPPERS, ConfigClass, Wrapper
 from generator.importing.fields import Entry, Fields
 from generator.importing.refused import SLIDING, supported
@@ -34,7 +35,8 @@ HARMLESS = frozenset(
 
 @dataclass(frozen=True)
 class Understood:
-    """`model`, `rope` and `local_rope` (empty where there is none) are the tables of a manifest by key. `notes` say what holds for the whole model, `unread` are keys of
+    """`model`, `rope`, `local_rope` and `experts` are the tables of a manifest by key, the last two empty where the model has none.
+    `notes` say what holds for the whole model, `unread` are keys of
     the configuration that nothing here depends on.
     """
 
@@ -43,6 +45,7 @@ class Understood:
     model: Mapping[str, Entry]
     rope: Mapping[str, Entry]
     local_rope: Mapping[str, Entry]
+    experts: Mapping[str, Entry]
     notes: tuple[str, ...]
     unread: tuple[str, ...]
 
@@ -58,8 +61,10 @@ def understand(data: Mapping[str, Any], source: Source, path: str) -> Understood
     for one in dict.fromkeys((outer, fields)):
         refused.refuse_options(one, kind_of.reads)
     model = _model(fields, outer, kind_of)
+    experts = read_experts(fields, kind_of)
     fields.stop()
     _check_positive(fields, model)
+    _check_positive(fields, experts)
     fields.stop()
     head_dim = _head_dim(fields, kind_of, model)
     if fields.data.get("head_dim") is not None or kind_of.defaults["head_dim"] is not None:
@@ -83,7 +88,7 @@ def understand(data: Mapping[str, Any], source: Source, path: str) -> Understood
         notes.append(f"Head width {head_dim.value}: {head_dim.note}")
     if wrapper is not None:
         notes.append(f"Only the text model of {wrapper.architecture}: image input is no part of it")
-    return Understood(kind_of.family, kind_of.name, _in_order(model), rope, local_rope, tuple(notes), _unread(outer, fields))
+    return Understood(kind_of.family, kind_of.name, _in_order(model), rope, local_rope, experts, tuple(notes), _unread(outer, fields))
 
 
 def _ropes(
@@ -170,7 +175,8 @@ def _text_fields(outer: Fields, wrapper: Wrapper, kind_of: ConfigClass) -> Field
 def _model(fields: Fields, outer: Fields, kind_of: ConfigClass) -> dict[str, Entry]:
     if fields is outer and fields.raw("text_config") is not None:
         fields.refuse("text_config", f"contradicts the text model {kind_of.name} that is its own", "leave it out")
-    model = {ours: fields.integer(theirs) for ours, theirs in SIZES.items()}
+    dense = kind_of.experts is None
+    model = {ours: fields.integer(theirs) for ours, theirs in SIZES.items() if dense or ours != "intermediate"}
     model["key_value_heads"] = _key_value_heads(fields, model["query_heads"])
     model["maximum_context"] = fields.integer("max_position_embeddings")
     model["norm_epsilon"] = fields.number("rms_norm_eps")

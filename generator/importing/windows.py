@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from generator import unsupported
 from generator.errors import did_you_mean
-from generator.importing.families import EVERY_LAYER, PATTERN, UPPER_LAYERS, ConfigClass
+from generator.importing.families import EVERY_LAYER, LAYERS_IF_USED, PATTERN, UPPER_LAYERS, ConfigClass
 from generator.importing.fields import Entry, Fields
 from generator.importing.refused import FULL, LAYER_TYPES, LAYERS_BUILT, SLIDING
 from generator.schema import dotted
@@ -23,6 +23,11 @@ def read_windows(fields: Fields, kind_of: ConfigClass, layers: int, maximum_cont
         if window.value is not None and window.value < maximum_context:
             _refuse_first(fields, types, FULL, f"contradicts sliding_window ({window.note}), which is for every layer")
         return _windows(window, range(layers), layers, maximum_context, f"for every layer of {kind_of.name}")
+    if kind_of.window == LAYERS_IF_USED:
+        used = fields.boolean("use_sliding_window")
+        if used.value:
+            return _windows(_window(fields), range(layers), layers, maximum_context, f"use_sliding_window ({used.note})")
+        return {}, f"use_sliding_window is false ({used.note}): every layer sees all tokens before it"
     if kind_of.window == UPPER_LAYERS:
         return _upper_layers(fields, kind_of, types, layers, maximum_context)
     if kind_of.window == PATTERN:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from generator.kinds import attention, mlp, model
+from generator.kinds import attention, experts, mlp, model
 from generator.kinds.rows import MatmulRole, WeightRow
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Part(Protocol):
 
 def layer_parts(resolved: Resolved) -> tuple[Part, ...]:
     """The parts of every layer, in the order they run."""
-    return (attention, mlp)
+    return (attention, mlp if resolved.experts is None else experts)
 
 
 def model_weights(resolved: Resolved) -> tuple[WeightRow, ...]:

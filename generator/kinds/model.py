@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from generator import programs
+from generator.kinds import experts
 from generator.kinds.rows import MatmulRole, WeightRow, norm, norm_rule
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
         rows.append(
             WeightRow("rotary_transformation", (), "rotary_transformation", "(1, 1, TILE, TILE)", "ROTARY_DTYPE")
         )
+    if resolved.experts is not None:
+        rows += experts.constants(resolved)
     if programs.fuses_residual(resolved):
         rows.append(WeightRow("ones", (), "ones", "(1, 1, 1, HIDDEN)", "ACTIVATION_DTYPE"))
     return tuple(rows)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from generator.tiles import TILE
+from generator.shapes import largest_pass
+from generator.tiles import TILE, tiles
 
 if TYPE_CHECKING:
     from generator.geometry import Resolved
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WeightRow:
-    """One entry of an emitted weight table. `shape`, `dtype` and `layout` are expressions over the module's constants."""
+    """One entry of an emitted weight table. `shape`, `dtype` and `layout` are expressions over the module's constants.
+
+    `experts`, `parts` and `otherwise` are those of runtime.tables.Weight.
+    """
 
     name: str
     sources: tuple[str, ...]
@@ -21,13 +25,17 @@ class WeightRow:
     shape: str
     dtype: str
     layout: str = "TILED"
+    experts: int = 0
+    parts: int = 1
+    otherwise: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class MatmulRole:
     """One kind of matmul: sizes in elements, dtypes by their ttnn names; `bias_dtype` is None without a bias.
 
-    `fused` names what a minimal matmul does besides (matmuls.PAIRS, matmuls.RESIDUAL), "" for a plain matmul.
+    `fused` names what a minimal matmul does besides (matmuls.PAIRS, matmuls.RESIDUAL), "" for a plain matmul. `over_tokens`: the
+    inner dimension is that of the tokens, whatever `inner` says. `one_row`: one row comes of it, and not one for each token.
     """
 
     name: str
@@ -37,6 +45,13 @@ class MatmulRole:
     output_dtype: str = "bfloat16"
     bias_dtype: str | None = None
     fused: str = ""
+    over_tokens: bool = False
+    one_row: bool = False
+
+    def sides(self, token_tiles: int) -> tuple[int, int, int]:
+        """Tiles of the rows, the inner dimension and the columns in a pass of so many tiles of tokens."""
+        inner = token_tiles if self.over_tokens else tiles(self.inner)
+        return 1 if self.one_row else token_tiles, inner, tiles(self.output)
 
 
 def norm(name: str, source: str, rule: str = "norm") -> WeightRow:
@@ -71,11 +86,18 @@ def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:
         "HIDDEN_NORM": (1, 1, hidden // TILE, TILE),
         "HEAD_NORM": (1, 1, head_dim // TILE, TILE),
     }
+    if resolved.experts is not None:
+        constants |= {
+            "EXPERTS": resolved.experts.count,
+            "EXPERTS_PER_TOKEN": resolved.experts.per_token,
+            "EXPERT_WIDTH": resolved.experts.intermediate // row.parts,
+            "MOST_TOKENS": largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens),
+        }
     return eval(row.shape, {"__builtins__": {}}, constants)  # an expression of this package
 
 
 def stored_as(row: WeightRow, resolved: Resolved) -> str:
     """The dtype of a weight by its ttnn name."""
     role = row.dtype.removesuffix("_DTYPE").lower()
-    names = {"weight": "weights", "embedding": "embedding", "head": "head", "activation": "activation"}
-    return getattr(resolved.dtypes, names[role]) if role in names else "bfloat16"
+    names = {"weight": "weights", "embedding": "embedding", "head": "head", "activation": "activation", "expert": "experts"}
+    return getattr(resolved.dtypes, names[role]) if role in names else "uint32" if role == "index" else "bfloat16"

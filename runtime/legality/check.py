@@ -101,8 +101,8 @@ class Checked:
 
     def _record(self, inputs: Any, shape: Any) -> measure.Recorded:
         recorder, modes = self.recorder, ttnn.graph.RunMode
-        without = self._capture(modes.NO_DISPATCH, inputs, shape)
         with_dispatch = self._capture(modes.NORMAL, inputs, shape)
+        without = self._capture(modes.NO_DISPATCH, inputs, shape)
         return measure.Recorded(
             calls=tuple(recorder.calls),
             operations=graph.operations(without),
@@ -113,8 +113,10 @@ class Checked:
     def _capture(self, mode: Any, inputs: Any, shape: Any) -> list[dict[str, Any]]:
         """The graph of the pass over its first layers, with the recorder in the library's place."""
         recorder = self.recorder
-        recorder.reset()
         weights, stores = self._cut()
+        if mode is ttnn.graph.RunMode.NO_DISPATCH:
+            recorder.hold_outputs()
+        recorder.reset()
         names = [name for name, value in vars(self.module).items() if value is ttnn]
         vars(self.module).update(dict.fromkeys(names, recorder.library))
         ttnn.graph.begin_graph_capture(mode)
@@ -122,6 +124,7 @@ class Checked:
             run_pass(self.module, inputs, weights, stores, shape, recorder.stage)
         finally:
             captured = ttnn.graph.end_graph_capture()
+            recorder.release_outputs()
             vars(self.module).update(dict.fromkeys(names, ttnn))
         return captured
 

@@ -10,6 +10,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from runtime.backend import ttnn
+from runtime.expert_weights import arranged
+from runtime.weights import flat
 
 NO_STAGE: Callable[[str], None] = lambda name: None  # noqa: E731
 
@@ -71,7 +73,12 @@ class Allocator:
             raise NoRoom(entry, error) from error
 
     def entries(self, table: Any) -> dict[str, Any]:
-        return {entry.name: self.tensor(entry, entry.layout) for entry in table}
+        return {entry.name: self.entry(entry) for entry in table}
+
+    def entry(self, entry: Any) -> Any:
+        if not entry.experts:
+            return self.tensor(entry, entry.layout)
+        return arranged(entry, lambda part, expert: self.tensor(entry, entry.layout))
 
     def weights(self, module: ModuleType) -> SimpleNamespace:
         each_layer = [SimpleNamespace(**self.entries(module.LAYER_WEIGHTS)) for _ in range(module.LAYERS)]
@@ -91,7 +98,7 @@ def roles(weights: SimpleNamespace) -> dict[int, str]:
     """The name of every weight by the identity of its tensor."""
     named = [(name, one) for name, one in vars(weights).items() if name != "layers"]
     named += [item for layer in weights.layers for item in vars(layer).items()]
-    return {id(tensor): name for name, tensor in named}
+    return {id(tensor): name for name, held in named for tensor in flat(held)}
 
 
 def run_pass(

@@ -20,6 +20,8 @@ from runtime.legality.graph import MARK
 from runtime.legality.programs import described
 from runtime.legality.silent import Arguments, broken_rules
 
+CREATES, FREES = "ttnn.empty", "ttnn.deallocate"
+
 
 @dataclass(frozen=True)
 class Call:
@@ -89,9 +91,26 @@ class Recorder:
         self.findings: list[Finding] = []
         self._graph, self._path, self._roles, self._alignment = library.graph, path, roles, alignment
         self._layer: int | None = None
+        self._made: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self._held: list[Any] = []
 
     def reset(self) -> None:
-        self.calls, self.findings, self._layer = [], [], None
+        self.calls, self.findings, self._layer, self._made = [], [], None, []
+
+    def hold_outputs(self) -> None:
+        """Make now what the last run asked `empty` for, and hand it out in the next one, in order, never freed.
+
+        A capture without dispatch gives every tensor the address 0, and an operation that is given its output refuses one at
+        an address of its inputs. Freed in such a capture, real memory would be lost.
+        """
+        self._held = [self.library.empty(*args, **kwargs) for args, kwargs in self._made]
+
+    def release_outputs(self) -> None:
+        self._held = []
+
+    def _holds(self, tensor: Any) -> bool:
+        """Whether a tensor lies in the memory of one that is held: an operation returns its output as another object."""
+        return bool(self._held) and tensor.buffer_address() in [one.buffer_address() for one in self._held]
 
     def mark(self, kind: str, value: object) -> None:
         """Say in the graph what the next nodes belong to."""
@@ -138,7 +157,12 @@ class Recorder:
         self.calls.append(Call(name, inside, line, role, described(program) if program is not None else ""))
         self._graph.track_function_start(f"{MARK}call:{index}")
         try:
-            return function(*args, **kwargs)
+            if name == FREES and self._holds(args[0]):
+                return None
+            if name != CREATES:
+                return function(*args, **kwargs)
+            self._made.append((args, kwargs))
+            return self._held[len(self._made) - 1] if self._held else function(*args, **kwargs)
         finally:
             self._graph.track_function_end()
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from runtime.reference.attention import attend, project
+from runtime.reference.experts import routed
 from runtime.reference.mlp import gated_mlp
 from runtime.reference.norm import norm_weight, rms_norm
 from runtime.reference.rope import cos_sin
@@ -102,11 +103,11 @@ def forward(
             attended = attended + parameter("self_attn.o_proj.bias")
         if geometry.sandwich_norms:
             hidden = hidden + norm(attended, "post_attention")
-            fed = gated_mlp(norm(hidden, "pre_feedforward"), parameter, geometry)
+            fed = feed(norm(hidden, "pre_feedforward"), parameter, geometry)
             hidden = hidden + norm(fed, "post_feedforward")
         else:
             hidden = hidden + attended
-            hidden = hidden + gated_mlp(norm(hidden, "post_attention"), parameter, geometry)
+            hidden = hidden + feed(norm(hidden, "post_attention"), parameter, geometry)
         if observe is not None:
             observe(layer, hidden, key, value)
     hidden = hidden if rows is None else hidden[torch.as_tensor(rows)]
@@ -115,6 +116,13 @@ def forward(
     logits = rms_norm(hidden, final, geometry.norm_epsilon) @ tensors[head].to(dtype).T
     cap = geometry.logit_soft_cap
     return cap * torch.tanh(logits / cap) if cap else logits
+
+
+def feed(normed: Tensor, parameter: Callable[[str], Tensor], geometry: Geometry) -> Tensor:
+    """What a layer adds behind attention, `[tokens, hidden]`: of one feed-forward, or of the experts chosen for each token."""
+    if geometry.experts is None:
+        return gated_mlp(normed, parameter, geometry)
+    return routed(normed, parameter, geometry.experts)
 
 
 def token_by_token(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from runtime.reference import experts
 from runtime.tables import Geometry
 
 
@@ -19,17 +20,22 @@ def parameter_shapes(geometry: Geometry) -> dict[str, tuple[int, ...]]:
         "input_layernorm.weight": (hidden,),
         "self_attn.o_proj.weight": (hidden, query),
         "post_attention_layernorm.weight": (hidden,),
-        "mlp.down_proj.weight": (hidden, geometry.intermediate),
     }
     if geometry.fused_projections:
         layer["self_attn.qkv_proj.weight"] = (query + 2 * key_value, hidden)
-        layer["mlp.gate_up_proj.weight"] = (2 * geometry.intermediate, hidden)
     else:
         layer |= {
             f"self_attn.{name}_proj.weight": (width, hidden)
             for name, width in zip("qkv", (query, key_value, key_value))
         }
-        layer |= {f"mlp.{name}_proj.weight": (geometry.intermediate, hidden) for name in ("gate", "up")}
+    if geometry.experts is not None:
+        layer |= experts.parameter_shapes(geometry.experts, hidden)
+    else:
+        layer["mlp.down_proj.weight"] = (hidden, geometry.intermediate)
+        if geometry.fused_projections:
+            layer["mlp.gate_up_proj.weight"] = (2 * geometry.intermediate, hidden)
+        else:
+            layer |= {f"mlp.{name}_proj.weight": (geometry.intermediate, hidden) for name in ("gate", "up")}
     if geometry.query_key_value_bias:
         layer |= {f"self_attn.{name}_proj.bias": (width,) for name, width in zip("qkv", (query, key_value, key_value))}
     if geometry.query_key_norm:

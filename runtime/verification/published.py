@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.tables import Geometry, Rope
+from runtime.verification.joined_experts import model_options
 
 PUBLISHED_ROPE = {  # what a published configuration states of each kind, by our names for it
     "default": {},
@@ -41,6 +42,8 @@ def published_rope(rope: Rope, head_dim: int) -> dict[str, Any]:
 
 def published_kind(geometry: Geometry) -> str:
     """The name, before Config and ForCausalLM, of a class of transformers that computes what a geometry says."""
+    if geometry.experts is not None:
+        return model_options(geometry.experts)[0]
     if geometry.sandwich_norms:
         return "Gemma3" if geometry.query_key_norm else "Gemma2"
     if geometry.fused_projections:
@@ -54,11 +57,11 @@ def published_kind(geometry: Geometry) -> str:
 
 def published_config(transformers: Any, kind: str, geometry: Geometry, **more: Any) -> Any:
     """The configuration of a class, with eager attention. `more` are further keys."""
+    of_experts = model_options(geometry.experts)[1] if geometry.experts is not None else {}
     config_class = "Gemma3TextConfig" if kind == "Gemma3" else f"{kind}Config"
     return getattr(transformers, config_class)(
         vocab_size=geometry.vocabulary,
         hidden_size=geometry.hidden,
-        intermediate_size=geometry.intermediate,
         num_hidden_layers=geometry.layers,
         num_attention_heads=geometry.query_heads,
         num_key_value_heads=geometry.key_value_heads,
@@ -68,6 +71,7 @@ def published_config(transformers: Any, kind: str, geometry: Geometry, **more: A
         **_rotary(kind, geometry),
         **_windows(kind, geometry),
         **_scores(kind, geometry),
+        **{"intermediate_size": geometry.intermediate, **of_experts},
         attn_implementation="eager",
         **more,
     )
@@ -89,10 +93,12 @@ def _windows(kind: str, geometry: Geometry) -> dict[str, Any]:
     if kind == "Llama":
         return {}
     window = {"sliding_window": geometry.sliding_window or None}
-    if kind in ("Mistral", "Phi3"):
+    if kind in ("Mistral", "Mixtral", "Phi3"):
         return window
-    if kind in ("Qwen2", "Qwen3"):
+    if kind in ("Qwen2", "Qwen3", "Qwen3Moe"):
         window["use_sliding_window"] = bool(geometry.sliding_window)
+    if kind == "Qwen3Moe":
+        return window
     types = ["sliding_attention" if geometry.window(layer) else "full_attention" for layer in range(geometry.layers)]
     return {**window, "layer_types": types}
 

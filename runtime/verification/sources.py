@@ -18,6 +18,7 @@ from runtime.checkpoint import open_checkpoint
 from runtime.errors import WeightError
 from runtime.reference.parameters import RandomParameters, parameter_shapes
 from runtime.tables import Geometry
+from runtime.verification.joined_experts import joined, published
 from runtime.verification.published import published_config, published_kind
 from runtime.weights import ROTARY_BUFFER
 
@@ -77,6 +78,7 @@ def load_peer(source: Source, geometry: Geometry) -> Peer:
         require_parameters(tensors, geometry, str(source))
         model = _build(transformers, geometry, tensors)
     tensors = _untied({name: tensor.detach() for name, tensor in model.state_dict().items()}, geometry)
+    tensors = published(tensors, geometry)
     require_parameters(tensors, geometry, str(source))
     return Peer(model.eval(), tensors, tokenizer)
 
@@ -164,11 +166,12 @@ def _read(source: Source, geometry: Geometry) -> dict[str, Tensor]:
         return dict(RandomParameters(geometry, RANDOM_SEED))
     checkpoint = open_checkpoint(source.path)
     names = [name for name in checkpoint.names() if not name.endswith(ROTARY_BUFFER)]
-    return _untied({name: checkpoint.read(name).float() for name in names}, geometry)
+    return published(_untied({name: checkpoint.read(name).float() for name in names}, geometry), geometry)
 
 
 def _build(transformers: Any, geometry: Geometry, tensors: dict[str, Tensor]) -> Any:
     """A transformers model around `tensors` themselves, without a second copy of them."""
+    tensors = joined(tensors, geometry)
     kind = published_kind(geometry)
     config = published_config(transformers, kind, geometry)
     with torch.device("meta"):

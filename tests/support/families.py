@@ -10,7 +10,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from runtime.tables import Geometry, Rope
+from runtime.tables import Experts, Geometry, Rope
 from runtime.verification.published import published_config
 
 SCALED = Rope(
@@ -51,6 +51,18 @@ GEOMETRIES = {
     "phi3-three-quarters": replace(
         BASE, fused_projections=True, tied_embeddings=True, rope=replace(BASE.rope, dimensions=24)
     ),
+    "qwen3_moe": replace(
+        BASE,
+        query_key_norm=True,
+        norm_epsilon=1e-6,
+        intermediate=96,
+        experts=Experts(count=8, per_token=2, intermediate=96, renormalise=True, published="qwen3_moe"),
+    ),
+    "mixtral": replace(
+        BASE,
+        intermediate=128,
+        experts=Experts(count=4, per_token=2, intermediate=128, renormalise=True, published="mixtral"),
+    ),
 }
 # Kinds of rotary embedding and widths that the families above do not have.
 YARN = replace(
@@ -58,6 +70,12 @@ YARN = replace(
 )
 LINEAR = replace(BASE.rope, kind="linear", factor=3.0)
 VARIATIONS = {
+    "qwen3_moe-shares-of-all": replace(
+        BASE,
+        query_key_norm=True,
+        intermediate=64,
+        experts=Experts(count=40, per_token=3, intermediate=64, renormalise=False, published="qwen3_moe"),
+    ),
     "llama-heads-of-256": replace(
         BASE, hidden=512, query_heads=2, key_value_heads=1, head_dim=256, rope=replace(BASE.rope, dimensions=256)
     ),
@@ -139,11 +157,13 @@ EVERY_GEOMETRY = GEOMETRIES | VARIATIONS | LONGROPE | WINDOWED | CAPPED
 TRANSFORMERS = {
     "llama": "Llama",
     "mistral": "Mistral",
+    "mixtral": "Mixtral",
     "phi3": "Phi3",
     "qwen2.5": "Qwen2",
     "qwen3": "Qwen3",
     "gemma2": "Gemma2",
     "gemma3": "Gemma3",
+    "qwen3_moe": "Qwen3Moe",
 }
 
 

@@ -45,13 +45,18 @@ PACKED = EXACT | {"weights": "bfloat8_b", "head": "bfloat8_b", "key_value": "bfl
 def manifest(family: str, dtypes: dict[str, str]) -> dict[str, Any]:
     """The manifest of a tiny family: three lengths, waves up to eight, five whole chunks of context."""
     shape, rope = EVERY_GEOMETRY[family], EVERY_GEOMETRY[family].rope
+    width: dict[str, Any] = {"intermediate": shape.intermediate}
+    if shape.experts is not None:
+        names = ("count", "per_token", "intermediate", "renormalise")
+        width = {"experts": {name: getattr(shape.experts, name) for name in names}}
     partial = {"rotary_dimensions": rope.dimensions} if rope.dimensions < shape.head_dim else {}
     return {
         "name": "golden",
         "family": {"qwen2.5": "qwen2"}.get(family.split("-")[0], family.split("-")[0]),
         "source": "tests",
         "model": {
-            **{name: getattr(shape, name) for name in ("vocabulary", "hidden", "intermediate", "layers")},
+            **{name: getattr(shape, name) for name in ("vocabulary", "hidden", "layers")},
+            **width,
             **{name: getattr(shape, name) for name in ("query_heads", "key_value_heads", "head_dim", "norm_epsilon")},
             "tied_embeddings": shape.tied_embeddings,
             "maximum_context": 640,

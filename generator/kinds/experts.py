@@ -1,0 +1,204 @@
+"""A mixture of experts in place of the feed-forward: each token is placed beside the others of its experts, on the device.
+
+Ranks inside an expert are one matmul with ones below the diagonal, and where an expert's rows begin another one over whole
+tiles, both exact; with these, every choice has a row of its own, and the experts run over their own rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from generator import experts as mixtures, steps as shared
+from generator.experts import ExpertCut, cut_experts
+from generator.kinds.rows import MatmulRole, WeightRow, norm
+from generator.shapes import largest_pass
+from generator.steps import Step, Tensor, sizes
+from generator.tiles import TILE, TILE_BYTES, tiles
+
+if TYPE_CHECKING:
+    from generator.attentions import Attention
+    from generator.geometry import Resolved
+    from generator.shapes import PassShape
+
+LAYER = "model.layers.{layer}."
+JOINED = f"{LAYER}mlp.experts."  # one tensor for all experts: transformers 5, and gpt-oss as published
+ROUTERS = {  # by family: the published name, and the one of transformers 5 where it is another
+    "qwen3_moe": ("mlp.gate",),
+    "mixtral": ("block_sparse_moe.gate", "mlp.gate"),
+    "gpt_oss": ("mlp.router",),
+}
+PROJECTIONS = {  # gate, up and down of one expert as published
+    "qwen3_moe": tuple(f"mlp.experts.{{expert}}.{name}_proj.weight" for name in ("gate", "up", "down")),
+    "mixtral": tuple(f"block_sparse_moe.experts.{{expert}}.{name}.weight" for name in ("w1", "w3", "w2")),
+}
+ROLES = ("gate", "up", "down")
+SOURCES_OF_ROLES = ("gate_up_proj", "gate_up_proj", "down_proj")
+
+
+def cut(resolved: Resolved) -> ExpertCut:
+    """How the fused operation is cut. Raises NoProgram."""
+    mixture = resolved.experts
+    board = resolved.board
+    sides = (tiles(resolved.hidden), tiles(mixture.intermediate))
+    return cut_experts(*sides, board.grid, board.l1_bank_bytes, resolved.dtypes.experts, mixture.biases)
+
+
+def constants(resolved: Resolved) -> tuple[WeightRow, ...]:
+    """Constants of routing for the largest pass, of which a pass takes as much as it has tokens. Row-major indices are uint32."""
+
+    def index(name: str, transform: str, shape: str) -> WeightRow:
+        return WeightRow(name, (), transform, shape, "INDEX_DTYPE", "ROW_MAJOR")
+
+    return (
+        WeightRow("earlier_tokens", (), "below_diagonal", "(1, 1, MOST_TOKENS, MOST_TOKENS)", "ROUTING_DTYPE"),
+        WeightRow("every_token", (), "ones", "(1, 1, 1, MOST_TOKENS)", "ROUTING_DTYPE"),
+        WeightRow("tiles_before", (), "tiles_before", "(1, 1, EXPERTS, EXPERTS)", "ROUTING_DTYPE"),
+        WeightRow("unchosen", (), "zeros", "(1, 1, MOST_TOKENS, EXPERTS)", "ROUTING_DTYPE", "ROW_MAJOR"),
+        WeightRow("chosen", (), "ones", "(1, 1, MOST_TOKENS, EXPERTS_PER_TOKEN)", "ROUTING_DTYPE", "ROW_MAJOR"),
+        index("token_of_pair", "token_of_pair", "(1, MOST_TOKENS * EXPERTS_PER_TOKEN)"),
+        index("free_slots", "no_numbers", "(1, MOST_TOKENS * EXPERTS_PER_TOKEN + TILE * EXPERTS)"),
+        index("expert_index", "numbers", "(1, EXPERTS)"),
+    )
+
+
+def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
+    mixture = resolved.experts
+    router, *renamed = (f"{LAYER}{name}.weight" for name in ROUTERS[mixture.published])
+    rows = [
+        norm("mlp_norm", f"{LAYER}post_attention_layernorm.weight"),
+        WeightRow("router", (router,), "projection", "(HIDDEN, EXPERTS)", "ROUTER_DTYPE", otherwise=tuple(renamed)),
+    ]
+    if mixture.biases:
+        bias = (router.removesuffix("weight") + "bias",)
+        rows.append(WeightRow("router_bias", bias, "bias", "(1, 1, 1, EXPERTS)", "ROUTER_DTYPE"))
+    shapes = ("(HIDDEN, EXPERT_WIDTH)", "(HIDDEN, EXPERT_WIDTH)", "(EXPERT_WIDTH, HIDDEN)")
+    each = {"experts": mixture.count, "parts": cut(resolved).parts}
+    for role, joined, shape in zip(ROLES, SOURCES_OF_ROLES, shapes):
+        if mixture.published in PROJECTIONS:
+            own = LAYER + PROJECTIONS[mixture.published][ROLES.index(role)]
+            row = WeightRow(
+                role, (own,), f"expert_{role}", shape, "EXPERT_DTYPE", otherwise=(JOINED + joined,), **each
+            )
+        else:
+            row = WeightRow(role, (JOINED + joined,), f"alternating_{role}", shape, "EXPERT_DTYPE", **each)
+        rows.append(row)
+    if mixture.biases:
+        for role, joined, width in zip(ROLES, SOURCES_OF_ROLES, ("EXPERT_WIDTH", "EXPERT_WIDTH", "HIDDEN")):
+            source = (f"{JOINED}{joined}_bias",)
+            rows.append(
+                WeightRow(f"{role}_bias", source, f"alternating_{role}_bias", f"(1, {width})", "BIAS_DTYPE", **each)
+            )
+    return tuple(rows)
+
+
+def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
+    mixture = resolved.experts
+    bias = "bfloat16" if mixture.biases else None
+    summed = ("bfloat16", "float32")
+    return (
+        MatmulRole("router", resolved.hidden, mixture.count, "bfloat16", "bfloat16", bias),
+        MatmulRole("counts", 0, mixture.count, *summed, over_tokens=True, one_row=True),
+        MatmulRole("starts", mixture.count, mixture.count, *summed, one_row=True),
+        MatmulRole("ranks", 0, mixture.count, *summed, over_tokens=True),
+    )
+
+
+def routed_tokens(resolved: Resolved) -> int:
+    """Tokens of the largest pass."""
+    return largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens)
+
+
+def steps(
+    resolved: Resolved, shape: PassShape, chunks: Attention, hidden: Tensor, summed: Tensor, kind: str
+) -> Iterator[Step]:
+    """The operations in a pass of `shape`, in the order and with the frees of the template.
+
+    Tensors of a few values a token or an expert are left out of the memory; all operations are in the time.
+    """
+    mixture, size, tokens = resolved.experts, sizes(resolved, shape.token_tiles), shape.token_tiles * TILE
+    first, normed = shared.norm(size, hidden)
+    yield first
+    columns = tiles(mixture.count)
+    scores = Tensor("scores", size.rows * columns, "bfloat16")
+    weight_bytes = size.hidden * columns * TILE_BYTES["bfloat16"]
+    yield Step("router", (normed,), (scores,), dram_bytes=weight_bytes, role="router")
+    yield from _placing(resolved, size.rows, scores)
+    row_bytes = resolved.hidden * 2
+    rows = Tensor("rows", hidden.tiles, "bfloat16")
+    slot_tiles = tiles(mixtures.slots(tokens, mixture)) * size.hidden
+    placed, fed = (Tensor(name, slot_tiles, "bfloat16") for name in ("placed", "fed"))
+    yield Step("to_layout", (normed,), (rows,), (normed,), buffer_bytes=2 * row_bytes, units=size.rows)
+    yield Step("embedding", (rows,), (placed,), (rows,), buffer_bytes=2 * row_bytes, units=slot_tiles)
+    yield from _feed_forward(resolved, tokens, placed, fed)
+    returned, picked = (
+        Tensor(name, count, "bfloat16")
+        for name, count in (("returned", slot_tiles), ("picked", size.rows * mixture.per_token * size.hidden))
+    )
+    yield Step("to_layout", (fed,), (returned,), (fed,), buffer_bytes=2 * row_bytes, units=slot_tiles // size.hidden)
+    yield Step("embedding", (returned,), (picked,), (returned,), buffer_bytes=2 * row_bytes, units=picked.tiles)
+    combined = Tensor("combined", hidden.tiles, "bfloat16")
+    yield Step("post_combine_reduce", (picked,), (combined,), (picked,), buffer_bytes=_combine_bytes(resolved), units=size.rows)
+    yield Step("add", (hidden, combined), (summed,), buffer_bytes=6 * TILE_BYTES["bfloat16"], units=hidden.tiles)
+
+
+def _placing(resolved: Resolved, rows: int, scores: Tensor) -> Iterator[Step]:
+    """From scores to the rows of each expert: choice, marks, ranks, counts, offsets and slots."""
+    mixture, tokens = resolved.experts, rows * TILE
+    columns, buffers = tiles(mixture.count), 4 * TILE_BYTES["float32"]
+    values, marks = Tensor("values", rows, "bfloat16"), Tensor("marks", scores.tiles, "bfloat16")
+    ranks, slots = Tensor("ranks", scores.tiles, "float32"), Tensor("slots", scores.tiles, "float32")
+    yield Step("topk", (scores,), (values,), (scores,), buffer_bytes=8 * TILE_BYTES["bfloat16"] * columns, units=rows)
+    yield Step("softmax", (values,), (), buffer_bytes=buffers, units=rows)
+    yield Step("to_layout", (values,), (), buffer_bytes=buffers, units=rows)
+    yield Step("scatter", (values,), (marks,), buffer_bytes=buffers, units=rows)
+    yield Step("to_layout", (marks,), (), buffer_bytes=buffers, units=rows)
+    earlier = rows * rows * TILE_BYTES["bfloat16"]
+    yield Step("counts", (marks,), role="counts")
+    for operation in ("mul", "ceil"):
+        yield Step(operation, (), (), buffer_bytes=buffers)
+    yield Step("starts", (), role="starts")
+    yield Step("ranks", (marks,), (ranks,), (marks,), earlier, role="ranks")
+    yield Step("add", (ranks,), (slots,), (ranks,), buffer_bytes=buffers, units=slots.tiles)
+    yield Step("gather", (slots, values), (), (slots, values), buffer_bytes=buffers * columns, units=rows)
+    for operation in ("typecast", "to_layout", "reshape"):
+        yield Step(operation, (), (), buffer_bytes=buffers, units=rows)
+    # One core writes the row of slots, index after index.
+    table = tokens * mixture.per_token + mixtures.slots(tokens, mixture)
+    yield Step("scatter", (), (), (), 4 * table, min(4 * table, 4 * 76800), 1, INDEX_CYCLES * table)
+    for operation in ("typecast", "to_layout", "typecast", "to_layout", "to_layout", "reshape"):
+        yield Step(operation, (), (), buffer_bytes=buffers)
+
+
+INDEX_CYCLES = 10  # unverified: a few loads, compares and a store of a data-movement core
+
+
+def _feed_forward(resolved: Resolved, tokens: int, placed: Tensor, fed: Tensor) -> Iterator[Step]:
+    """The fused operation once for each part, and the sums of the parts. Only weights of experts that see a token are read."""
+    mixture, chosen = resolved.experts, cut(resolved)
+    hidden, width = tiles(resolved.hidden), tiles(mixture.intermediate)
+    seen, tile_rows = mixtures.expected_tiles(tokens, mixture)
+    weight_bytes = int(seen * 3 * hidden * width // chosen.parts) * TILE_BYTES[resolved.dtypes.experts]
+    moved = int(tile_rows * hidden) * 2 * TILE_BYTES["bfloat16"]
+    cycles = mixtures.expert_cycles(hidden, width, tile_rows, chosen, resolved.dtypes.experts)
+    total: Tensor | None = None
+    for part in range(chosen.parts):
+        last = part == chosen.parts - 1
+        written = fed if chosen.parts == 1 else Tensor(f"fed_{part}", fed.tiles, fed.dtype)
+        yield Step("empty", (), (written,))
+        frees = (placed,) if last else ()
+        yield Step(
+            "moe_fused_swiglu", (), (), frees, weight_bytes + moved, chosen.buffer_bytes, resolved.board.cores, cycles
+        )
+        if total is not None:
+            both = fed if last else Tensor(f"total_{part}", fed.tiles, fed.dtype)
+            buffers = 6 * TILE_BYTES["bfloat16"]
+            yield Step("add", (total, written), (both,), (total, written), buffer_bytes=buffers, units=fed.tiles)
+            written = both
+        total = written
+
+
+def _combine_bytes(resolved: Resolved) -> int:
+    """Buffers of the weighted sum: blocks of 32 tokens in rows and in tiles, of whole destination registers."""
+    registers = -(-resolved.hidden // (TILE * TILE))
+    return (2 * TILE * registers + 4 * registers + 4) * TILE_BYTES["bfloat16"]
