@@ -472,6 +472,11 @@ def batch_of_rows(heads, count, shape):
     )
 
 
+def back_to_back(attended, shape):
+    """A batch of rows [rows, 1, tokens, QUERY_WIDTH] -> a packed wave [1, 1, rows x tokens, QUERY_WIDTH]."""
+    return ttnn.reshape(attended, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
+
+
 def attend_batched(query, key, value, mask, shape):
     """A wave of rows as a batch, so that each row meets its own keys alone."""
     queries = batch_of_rows(query, QUERY_HEADS, shape)
@@ -481,7 +486,7 @@ def attend_batched(query, key, value, mask, shape):
     ttnn.deallocate(queries)
     ttnn.deallocate(keys)
     ttnn.deallocate(values)
-    return ttnn.reshape(mixed, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
+    return back_to_back(mixed, shape)
 
 
 ATTEND = {
