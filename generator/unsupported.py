@@ -56,7 +56,6 @@ FAMILIES = {
     "qwen2_moe": SHARED_EXPERT,
     "deepseek_v3": EXPERTS,
     "llama4": EXPERTS,
-    "gpt_oss": EXPERTS + " and " + SINKS,
     "gemma": SCALED,
     "qwen3_next": RECURRENT,
     "qwen3_5": RECURRENT,

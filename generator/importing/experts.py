@@ -23,9 +23,14 @@ def read_experts(fields: Fields, kind_of: ConfigClass) -> Mapping[str, Entry]:
         if keys.renormalise
         else Entry(True, fields.key("model_type"), ALWAYS.format(kind_of.name))
     )
+    per_token = fields.integer("num_experts_per_tok")
+    for name in keys.also:
+        given = fields.raw(name)
+        if given not in (None, per_token.value):
+            fields.refuse(name, f"contradicts num_experts_per_tok {per_token.value}", "make them equal")
     entries = {
         "count": fields.integer(_count_key(fields, keys.count)),
-        "per_token": fields.integer("num_experts_per_tok"),
+        "per_token": per_token,
         "intermediate": fields.integer(keys.intermediate),
         "renormalise": renormalise,
     }

@@ -28,13 +28,15 @@ SILU, GELU_TANH = {"silu": "silu"}, {"gelu_pytorch_tanh": "gelu_tanh"}
 @dataclass(frozen=True)
 class ExpertKeys:
     """The keys that describe a mixture of experts. `count`: the first that is there says it. `renormalise` is empty where the
-    published code always does; `some_layers`: the class has keys for layers without experts.
+    published code always does; `some_layers`: the class has keys for layers without experts. `also`: further keys for the experts of a
+    token, which must say the same.
     """
 
     count: tuple[str, ...]
     intermediate: str
     renormalise: str = ""
     some_layers: bool = False
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class ConfigClass:
     `rope_names`: names of rope kinds that this class takes for another. `every`: in a pattern of windows each so many'th layer
     has none. `local_rope`: layers with a window are turned by an embedding of their own. `activation`: the key of the gate's
     activation, and `activations` what its values are called here. `scores`: keys that scale or cap scores and logits, by what a
-    manifest calls them. `reads`: keys of features that this class reads itself, so that their presence is no reason to refuse.
+    manifest calls them. `biased`: attention_bias is true, and its biases are of the family. `rope`: the embedding where no key
+    describes one. `fixed`: keys that may have one value only, which is the default. `reads`: keys of features that this class reads itself, so that their presence is no reason to refuse.
     """
 
     model_type: str
@@ -64,12 +67,17 @@ class ConfigClass:
     activations: Mapping[str, str] = field(default_factory=lambda: SILU)
     scores: Mapping[str, str] = field(default_factory=dict)
     experts: ExpertKeys | None = None
+    biased: bool = False
+    rope: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def reads(self) -> frozenset[str]:
         found = {"partial_rotary_factor"} | WINDOW_KEYS[self.window] | set(self.scores.values())
+        found |= {"attention_bias"} if self.biased else set()
+        found |= set(self.fixed)
         if self.experts is not None:
-            found |= {*self.experts.count, "num_experts_per_tok", self.experts.intermediate, self.experts.renormalise}
+            found |= {*self.experts.count, "num_experts_per_tok", *self.experts.also, self.experts.intermediate, self.experts.renormalise}
             found |= {"mlp_only_layers"} if self.experts.some_layers else set()
         return frozenset(found)
 
@@ -220,6 +228,44 @@ CLASSES = (
         activation="hidden_activation",
         activations=GELU_TANH,
         scores={"query_scale": "query_pre_attn_scalar", "logit_soft_cap": "final_logit_softcapping"},
+    ),
+    ConfigClass(
+        "gpt_oss",
+        "GptOssConfig",
+        "GptOssForCausalLM",
+        "gpt_oss",
+        {
+            "vocab_size": 201088,
+            "hidden_size": 2880,
+            "intermediate_size": 2880,
+            "num_hidden_layers": 36,
+            "num_attention_heads": 64,
+            "num_key_value_heads": 8,
+            "head_dim": 64,
+            "max_position_embeddings": 131072,
+            "rms_norm_eps": 1e-5,
+            **SHARED,
+            "rope_theta": 150000.0,
+            "sliding_window": 128,
+            "num_local_experts": 128,
+            "num_experts_per_tok": 4,
+            "attention_bias": True,
+            "swiglu_alpha": 1.702,
+            "swiglu_limit": 7.0,
+        },
+        window=PATTERN,
+        every=2,
+        experts=ExpertKeys(("num_local_experts", "num_experts"), "intermediate_size", also=("experts_per_token",)),
+        biased=True,
+        rope={
+            "rope_type": "yarn",
+            "factor": 32.0,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "truncate": False,
+            "original_max_position_embeddings": 4096,
+        },
+        fixed={"swiglu_alpha": 1.702, "swiglu_limit": 7.0},
     ),
     ConfigClass(
         "mixtral",

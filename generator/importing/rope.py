@@ -61,6 +61,8 @@ def _table(fields: Fields, kind_of: ConfigClass, layer_type: str) -> Fields | No
         return None
     name = NEW if given[NEW] else OLD
     table = given[name] or {}
+    if not table and kind_of.rope:
+        return fields.inside(f"default of {kind_of.name}", data=kind_of.rope, defaults={})
     if not any(isinstance(value, dict) for value in table.values()):
         if kind_of.local_rope and name == NEW and table:
             fields.refuse(name, "must hold an object for each layer type", f"one of them {FULL}, one {SLIDING}")

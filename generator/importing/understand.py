@@ -181,6 +181,7 @@ def _model(fields: Fields, outer: Fields, kind_of: ConfigClass) -> dict[str, Ent
     model["maximum_context"] = fields.integer("max_position_embeddings")
     model["norm_epsilon"] = fields.number("rms_norm_eps")
     model["activation"] = _activation(fields, kind_of)
+    _check_fixed(fields, kind_of)
     model["tied_embeddings"] = _tied(fields, outer)
     for ours, theirs in kind_of.scores.items():
         cap = ours.endswith("cap")
@@ -213,6 +214,15 @@ def _head_dim(fields: Fields, kind_of: ConfigClass, model: Mapping[str, Entry]) 
         hidden, heads = model["hidden"].value, model["query_heads"].value
         return Entry(hidden // heads, entry.key, f"{fields.lacking('head_dim')}: {hidden} hidden / {heads} query heads")
     return entry
+
+
+def _check_fixed(fields: Fields, kind_of: ConfigClass) -> None:
+    """Keys of which one value is built."""
+    for name, value in kind_of.fixed.items():
+        if fields.number(name).value != value:
+            fields.refuse(name, f"must be {value:g}, the one value that is built", f"write {value:g}")
+    if kind_of.biased and fields.boolean("attention_bias").value is not True:
+        fields.refuse("attention_bias", f"must be true: {kind_of.name} models have these biases here", "write true")
 
 
 def _activation(fields: Fields, kind_of: ConfigClass) -> Entry:

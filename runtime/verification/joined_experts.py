@@ -63,6 +63,12 @@ def model_options(experts: Experts) -> tuple[str, dict[str, Any]]:
             "num_experts_per_tok": experts.per_token,
             "intermediate_size": experts.intermediate,
         }
+    if experts.published == "gpt_oss":
+        return "GptOss", {
+            "num_local_experts": experts.count,
+            "num_experts_per_tok": experts.per_token,
+            "intermediate_size": experts.intermediate,
+        }
     return "Qwen3Moe", {
         "num_experts": experts.count,
         "num_experts_per_tok": experts.per_token,

@@ -153,6 +153,21 @@ CAPPED = {
     "gemma2": GEMMA2,
     "gemma2-heads-of-96": replace(GEMMA2, head_dim=96, rope=replace(GEMMA2.rope, dimensions=96)),
 }
+GPT_OSS = replace(
+    BASE,
+    head_dim=64,
+    query_key_value_bias=True,
+    intermediate=96,
+    rope=replace(YARN, dimensions=64, truncate=False, attention_factor=1.3),
+    sliding_window=WINDOW,
+    full_attention_layers=(1,),
+    attention_sinks=True,
+    attention_output_bias=True,
+    experts=Experts(
+        count=8, per_token=2, intermediate=96, renormalise=True, published="gpt_oss", biases=True, activation="swiglu_oai"
+    ),
+)
+WINDOWED["gpt_oss"] = GPT_OSS
 EVERY_GEOMETRY = GEOMETRIES | VARIATIONS | LONGROPE | WINDOWED | CAPPED
 TRANSFORMERS = {
     "llama": "Llama",
@@ -163,6 +178,7 @@ TRANSFORMERS = {
     "qwen3": "Qwen3",
     "gemma2": "Gemma2",
     "gemma3": "Gemma3",
+    "gpt_oss": "GptOss",
     "qwen3_moe": "Qwen3Moe",
 }
 
@@ -209,6 +225,7 @@ def build_peer(family: str, geometry: Geometry | None = None, seed: int = 0) -> 
 def draw_every_parameter(model: torch.nn.Module, geometry: Geometry, generator: torch.Generator) -> None:
     """As initialised, norms are one and biases zero: a module that drops them would pass unnoticed."""
     norm = 0 if geometry.unit_offset_norms else 1
+    clamped = geometry.experts is not None and geometry.experts.activation == "swiglu_oai"
     embedding = geometry.hidden**-0.5 if geometry.scaled_embedding else 1
     for name, parameter in model.named_parameters():
         drawn = torch.randn(parameter.shape, generator=generator)
@@ -218,6 +235,10 @@ def draw_every_parameter(model: torch.nn.Module, geometry: Geometry, generator: 
             parameter.copy_(0.5 * embedding * drawn)
         elif name.endswith("bias"):
             parameter.copy_(0.5 * drawn)
+        elif name.endswith("sinks"):
+            parameter.copy_(1 + drawn)
+        elif clamped and name.endswith("gate_up_proj"):
+            parameter.copy_(2 * drawn * drawn.shape[1] ** -0.5)  # so that the clamps of the gate are reached
         else:
             parameter.copy_(drawn * drawn.shape[1] ** -0.5)
 

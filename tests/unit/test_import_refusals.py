@@ -123,7 +123,6 @@ MODEL_TYPES = {
     "mixtral": "a mixture of experts",
     "qwen3_moe": "a mixture of experts",
     "deepseek_v3": "multi-head latent attention (MLA) and a mixture of experts",
-    "gpt_oss": "a mixture of experts and attention sinks",
     "qwen2_5_vl": "image input",
     "mllama": "image input and cross-attention to another sequence",
     "m2m_100": "an encoder beside the decoder",
