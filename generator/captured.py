@@ -55,7 +55,7 @@ def modelled(report: Mapping[str, Any], resolved: Resolved) -> dict[str, Any]:
     rates, cores = resolved.board.rates, resolved.board.cores
     seconds = dram_bytes = busy = ideal_bytes = ideal_compute = 0.0
     bound = {"dram": 0.0, "network": 0.0, "compute": 0.0}
-    for call, times in _at_full_depth(report["calls"], resolved.layers):
+    for call, times in _at_full_depth(report["calls"], resolved.layer_kinds):
         work, ideal = _work(call, report["shape"], resolved)
         time = time_of(work, rates)
         seconds += times * time.seconds
@@ -75,11 +75,15 @@ def modelled(report: Mapping[str, Any], resolved: Resolved) -> dict[str, Any]:
     }
 
 
-def _at_full_depth(calls: Iterable[Call], layers: int) -> Iterable[tuple[Call, int]]:
-    """Each captured call and how often a whole pass runs it: the last captured layer stands for all later ones."""
+def _at_full_depth(calls: Iterable[Call], kinds: tuple[str, ...]) -> Iterable[tuple[Call, int]]:
+    """Each captured call and how often a whole pass runs it: of each kind of layers, the first captured one after layer 0
+    stands for all that were not captured.
+    """
     last = max((call["layer"] for call in calls if call["layer"] is not None), default=0)
+    captured, later = kinds[1 : last + 1], kinds[last + 1 :]
+    stands_for = {captured.index(kind) + 1 if kind in captured else 0: later.count(kind) for kind in set(later)}
     for call in calls:
-        yield call, layers - last if call["layer"] == last else 1
+        yield call, 1 + stands_for.get(call["layer"], 0)
 
 
 def _work(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tuple[Work, Ideal]:
@@ -131,7 +135,9 @@ def _attention(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tupl
     query_chunk, key_chunk, columns, rows = map(int, found.groups())
     query, keys = call["inputs"][:2]
     cached = shape["variant"].startswith("chunked")
-    behind = resolved.context // 2 if cached else 0
+    before = resolved.context // 2 if cached else 0
+    sliding = resolved.layer_kinds[call["layer"] or 0] == "sliding"
+    behind = min(before, resolved.window_reach) if sliding else before
     cycles = attention_cycles(
         Attention(query_chunk, key_chunk),
         shape["tokens"],
@@ -149,7 +155,13 @@ def _attention(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tupl
     else:
         read = 0.0
         dram_bytes = _in_dram([*call["inputs"], *call["outputs"]])
-    seen = behind + (shape["tokens"] + 1) / 2
+    seen = _keys_seen(before, shape["tokens"], resolved.sliding_window if sliding else 0)
     flops = 4 * shape["rows"] * shape["tokens"] * seen * resolved.device_query_heads * resolved.head_dim
     rate = resolved.board.rates.peak_flops[fidelity(keys["dtype"]).lower()]
     return Work(dram_bytes, cycles=cycles), Ideal(read, flops / rate)
+
+
+def _keys_seen(before: int, tokens: int, window: int) -> float:
+    """Keys that a token of a pass sees on average, itself among them; `window` bounds them where it is not 0."""
+    growing = tokens if not window else min(max(window - before, 0), tokens)  # tokens that see all before them
+    return (growing * before + growing * (growing + 1) / 2 + (tokens - growing) * window) / tokens

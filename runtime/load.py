@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from runtime.errors import DeviceMismatch, ModuleError
-from runtime.tables import REPLICATE, Shape, rotary_switch
+from runtime.tables import REPLICATE, Shape, rotary_switch, window_reach
 
 CONSTANTS = (
     "MODEL",
@@ -75,6 +75,7 @@ def check_module(module: ModuleType) -> None:
     for shape in module.TRACES:
         _check_shape(module, shape)
     _check_chunks(module)
+    _check_windows(module)
 
 
 def _check_sizes(module: ModuleType) -> None:
@@ -135,6 +136,24 @@ def _check_chunks(module: ModuleType) -> None:
                 f"{shape}: a chunk may end at {latest + shape.tokens} and the table that attention reads covers "
                 f"{shape.read_pages * module.BLOCK_SIZE} tokens"
             )
+
+
+def _check_windows(module: ModuleType) -> None:
+    """What layers with a window read must reach as far before a chunk as they see, from where a chunk may start."""
+    window, reach, step = module.GEOMETRY.sliding_window, window_reach(module), module.ALIGNMENT
+    if (reach < window - 1 if window else reach != 0) or reach % step:
+        raise ModuleError(
+            f"{module.__name__}.WINDOW_REACH is {reach}: a window of {window} tokens needs the next multiple of ALIGNMENT "
+            f"{step} from {max(window - 1, 0)} on"
+        )
+    for shape in module.TRACES:
+        for entry in module.INPUTS[shape.variant](shape):
+            needed = min(reach + shape.tokens, shape.read_pages * module.BLOCK_SIZE)
+            if entry.name == "window_table" and entry.shape[1] * module.BLOCK_SIZE < needed:
+                raise ModuleError(
+                    f"{shape}: layers with a window read {entry.shape[1]} blocks of {module.BLOCK_SIZE} tokens and need "
+                    f"{needed} tokens"
+                )
 
 
 def check_device(module: ModuleType, device: Any) -> None:

@@ -471,7 +471,7 @@ def batched_inputs(shape):
 
 def chunked_inputs(shape):
     """Chunks also read the blocks of their rows and state the one position that all start at: full layers from the
-    first block on, sliding layers from WINDOW_REACH tokens before the chunk on, or the first block, and count from there.
+    first block on, sliding layers from WINDOW_REACH tokens before the chunk on, or the first, and count from there.
     """
     return (
         *packed_inputs(shape),

@@ -1,7 +1,8 @@
 """Takes an emitted module through the open mock device: loaded, allocated at full size, every pass run and recorded.
 
 Every pass first runs at full depth as it would on a chip, up to every ending, for legality and exhaustion. What is
-accepted is recorded twice at two layers: without dispatch for the buffers of each operation, with it for addresses.
+accepted is recorded twice over the first layers, two or as many as hold each kind: without dispatch for the buffers of
+each operation, with it for addresses.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from runtime.legality.emitted import (
 )
 from runtime.legality.recorder import Layered, Recorder
 
-RECORDED_LAYERS = 2
 CHECK = "codegen"
 
 Say = Callable[[dict[str, Any]], None]
@@ -71,7 +71,7 @@ class Checked:
                 refusals += self._broken_rules_on_the_way(inputs, shape)
             else:
                 recorded = self._record(inputs, shape)
-                measured = measure.report(recorded, self.sizes, self.module.LAYERS)
+                measured = measure.report(recorded, self.sizes, measure.kinds_of(self.module))
                 refusals = self._unchecked_by_the_library(inputs, shape, recorded)
         except Exception as error:
             refusals = [refusal(name_of(shape), self.path, error)]
@@ -129,7 +129,7 @@ class Checked:
         return captured
 
     def _cut(self) -> tuple[SimpleNamespace, SimpleNamespace]:
-        enter, layers = self.recorder.enter, slice(RECORDED_LAYERS)
+        enter, layers = self.recorder.enter, slice(measure.recorded_layers(measure.kinds_of(self.module)))
         weights = SimpleNamespace(**{**vars(self.weights), "layers": Layered(self.weights.layers[layers], enter)})
         return weights, SimpleNamespace(
             **{name: Layered(tensors[layers], enter) for name, tensors in vars(self.stores).items()}

@@ -29,7 +29,7 @@ from runtime.stores import allocate
 from runtime.tables import rotary_switch
 from runtime.weights import load_weights
 
-GEOMETRIES_A_FAMILY = 50  # times five families
+GEOMETRIES_A_FAMILY = 50  # times six families
 SEQUENCES = 3  # of requests, for each geometry
 LIMIT = 1e-4
 BOARDS = {name: targets.load_board(catalog.BUILT_IN, name) for name in ("n150", "p150")}
@@ -65,6 +65,13 @@ def manifests(draw: st.DrawFn, family: str) -> dict[str, Any]:
             model["rope"] |= draw(longrope(model["rotary_dimensions"] // 2))
     if draw(st.booleans()):
         model |= {"head_dim": head_dim, "hidden": draw(multiples(32, 1, 6))}
+    if family in WINDOWED and draw(st.booleans()):
+        model |= draw(windows(model["layers"]))
+    if family == "gemma3":
+        model["activation"] = "gelu_tanh"
+        model |= draw(st.sampled_from([{}, {"query_scale": 48}, {"logit_soft_cap": 2.5}]))
+        if model.get("full_attention_layers") and draw(st.booleans()):
+            model["local_rope"] = draw(st.one_of(ROPES[family]))
     target = draw(st.sampled_from(sorted(BOARDS)))
     return {
         "name": "drawn",
@@ -73,6 +80,14 @@ def manifests(draw: st.DrawFn, family: str) -> dict[str, Any]:
         "model": model,
         "target": {target: draw(target_tables())},
     }
+
+
+@st.composite
+def windows(draw: st.DrawFn, layers: int) -> dict[str, Any]:
+    """A window in at least one layer, of any size: inside a block, as wide as some blocks, wider than the context."""
+    full = draw(st.sets(st.integers(0, layers - 1), max_size=layers - 1))
+    size = draw(st.one_of(st.sampled_from([1, 2, 31, 32, 33, 64, 65, 128, 129, 10000]), st.integers(1, 400)))
+    return {"sliding_window": size, "full_attention_layers": tuple(sorted(full))}
 
 
 default_rope = st.fixed_dictionaries({"kind": st.just("default"), "theta": st.sampled_from([1e4, 5e5])})
@@ -104,12 +119,16 @@ linear_rope = st.fixed_dictionaries(
     {"kind": st.just("linear"), "theta": st.just(1e4), "factor": st.sampled_from([2.0, 8.0])}
 )
 ROPES = {
+    "gemma3": (default_rope, linear_rope),
     "llama": (default_rope, linear_rope, llama3_rope, yarn_rope),
     "mistral": (default_rope, linear_rope, yarn_rope),
     "phi3": (default_rope,),
     "qwen2": (default_rope, linear_rope, yarn_rope),
     "qwen3": (default_rope, linear_rope, yarn_rope),
 }
+
+
+WINDOWED = ("gemma3", "mistral", "phi3", "qwen2", "qwen3")
 
 
 def longrope(pairs: int) -> st.SearchStrategy[dict[str, Any]]:

@@ -104,7 +104,7 @@ def _recorded(layers: list[int | None], stages: list[str] | None = None) -> meas
 
 
 def test_counts_of_two_layers_are_scaled_to_all() -> None:
-    found = measure.report(_recorded([None, 0, 0, 0, 1, 1, None]), measure.Sizes(1, 2, 1000, 20000), layers=32)
+    found = measure.report(_recorded([None, 0, 0, 0, 1, 1, None]), measure.Sizes(1, 2, 1000, 20000), 32 * ("",))
     assert (found["operations"], found["operations_per_layer"]) == (5 + 2 * 31, 2)
     assert found["dram_bytes"] == {"weights": 1, "key_value": 2, "activations_peak": 110 + 30 * 10, "capacity": 1000}
     assert found["l1_bytes"] == {"peak": 12288 + 5, "limit": 20000} and found["circular_buffer_bytes"]["peak"] == 12288
@@ -124,7 +124,24 @@ def test_counts_of_two_layers_are_scaled_to_all() -> None:
 @pytest.mark.parametrize(("layers", "operations"), [(1, 3), (2, 4), (3, 5)])
 def test_a_model_of_few_layers_is_counted_as_it_is(layers: int, operations: int) -> None:
     recorded = _recorded([None, 0, None] if layers == 1 else [None, 0, 1, None])
-    assert measure.report(recorded, measure.Sizes(0, 0, 0, 0), layers)["operations"] == operations
+    assert measure.report(recorded, measure.Sizes(0, 0, 0, 0), layers * ("",))["operations"] == operations
+
+
+@pytest.mark.parametrize(
+    ("pattern", "recorded"),
+    [("sssf", 4), ("sf", 3), ("fs", 3), ("ffs", 3), ("fsss", 3), ("s", 1), ("sffff", 3)],
+)
+def test_each_kind_of_layers_is_scaled_by_its_own(pattern: str, recorded: int) -> None:
+    """A sliding layer of three operations and a full one of two; a layer takes ten bytes more than the one before it."""
+    kinds = tuple(pattern) * (5 if len(pattern) < 4 else 1)
+    kinds = kinds if pattern not in ("s", "fsss", "sffff") else tuple(pattern)
+    assert measure.recorded_layers(kinds) == recorded
+    seen = [layer for layer in range(recorded) for _ in range(3 if kinds[layer] == "s" else 2)]
+    found = measure.report(_recorded([None, *seen, None]), measure.Sizes(0, 0, 0, 0), kinds)
+    assert found["operations"] == 2 + 3 * kinds.count("s") + 2 * kinds.count("f")
+    assert found["operations_per_layer"] == (3 if "s" in kinds else 2)
+    growing = 10 if len(kinds) > recorded else 0
+    assert found["dram_bytes"]["activations_peak"] == 100 + 10 * (recorded - 1) + growing * (len(kinds) - recorded)
 
 
 def test_a_pass_that_differs_between_captures_is_no_measurement() -> None:
@@ -134,5 +151,5 @@ def test_a_pass_that_differs_between_captures_is_no_measurement() -> None:
 
 
 def test_a_pass_without_measurement_has_the_same_fields() -> None:
-    full = measure.report(_recorded([0, 1]), measure.Sizes(0, 0, 0, 0), 2)
+    full = measure.report(_recorded([0, 1]), measure.Sizes(0, 0, 0, 0), ("", ""))
     assert measure.nothing_measured().keys() == full.keys()

@@ -67,6 +67,29 @@ def test_tables_that_contradict_each_other_are_refused():
             check_module(altered(**changes))
 
 
+def test_windows_that_reach_less_far_than_they_see_are_refused():
+    module = twin_module("gemma-3-1b")
+    assert (module.GEOMETRY.sliding_window, module.WINDOW_REACH, module.ALIGNMENT) == (40, 64, 64)
+
+    def with_blocks(count):
+        def narrow(shape):
+            entries = module.INPUTS["chunked"](shape)
+            return tuple([replace(one, shape=(1, count)) if one.name == "window_table" else one for one in entries])
+
+        return {"INPUTS": module.INPUTS | {"chunked": narrow}}
+
+    check_module(SimpleNamespace(**vars(module) | with_blocks(6)))
+    for changes, message in (
+        ({"WINDOW_REACH": 0}, "WINDOW_REACH is 0: a window of 40 tokens needs the next multiple of ALIGNMENT 64 from 39 on"),
+        ({"WINDOW_REACH": 96}, "WINDOW_REACH is 96: a window of 40 tokens"),
+        (with_blocks(5), "layers with a window read 5 blocks of 32 tokens and need 192 tokens"),
+    ):
+        with pytest.raises(ModuleError, match=message):
+            check_module(SimpleNamespace(**vars(module) | changes))
+    with pytest.raises(ModuleError, match="WINDOW_REACH is 64: a window of 0 tokens"):
+        check_module(altered(WINDOW_REACH=64))
+
+
 def test_a_device_of_another_board_is_refused_with_both():
     module = twin_module("smollm2-135m")
     check_device(module, open_device(module.BOARD))
