@@ -45,6 +45,10 @@ class Trace:
             self.outputs[id(buffer)] = buffer
         self.launches.append(work)
 
+    def own(self, buffer: Buffer) -> None:
+        """Memory that was asked for in the recording is its own, as the results of operations are."""
+        self.outputs[id(buffer)] = buffer
+
     def finish(self, device: Device) -> None:
         """Note when each result is last used, so that a replay keeps no more of them than the device would."""
         last_use = {}
@@ -53,7 +57,8 @@ class Trace:
                 last_use[id(buffer)] = index
         self._dead_after = [[] for _ in self.launches]
         for key, buffer in self.outputs.items():
-            self._dead_after[last_use[key]].append(buffer)
+            if key in last_use:
+                self._dead_after[last_use[key]].append(buffer)
         self.allocations_seen = {kind: device.allocator(kind).allocations for kind in BufferType}
 
     def run(self, device: Device) -> None:

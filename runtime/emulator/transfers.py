@@ -215,7 +215,10 @@ def allocate_tensor_on_device(
     """Memory without values: it reads as NaN until something is written."""
     mesh_device.enter("allocate_tensor_on_device")
     spec = tensor_spec(tuple(shape), dtype, layout, memory_config or DRAM_MEMORY_CONFIG)
-    return Tensor(spec, ownership=Ownership(Buffer(spec, mesh_device, "allocate_tensor_on_device")))
+    buffer = Buffer(spec, mesh_device, "allocate_tensor_on_device")
+    if mesh_device.recording is not None:
+        mesh_device.recording.own(buffer)
+    return Tensor(spec, ownership=Ownership(buffer))
 
 
 @checked

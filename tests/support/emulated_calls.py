@@ -33,7 +33,12 @@ def emulated_outcomes(board: str) -> dict[str, str]:
 
 def emulated_operations() -> set[str]:
     """The names, below the library's own, of all functions of the emulator that take or make tensors."""
-    parts = {"": emulator, "experimental.": emulator.experimental, "transformer.": emulator.transformer}
+    parts = {
+        "": emulator,
+        "experimental.": emulator.experimental,
+        "experimental.deepseek_prefill.": emulator.experimental.deepseek_prefill,
+        "transformer.": emulator.transformer,
+    }
     return {
         f"{prefix}{name}"
         for prefix, namespace in parts.items()

@@ -29,6 +29,7 @@ from tests.support.generated_cases import (
     drawn,
     numbered,
 )
+from tests.support.generated_experts import GENERATORS as EXPERTS
 from tests.support.generated_found import FOUND
 from tests.support.generated_matmuls import linear, minimal_matmul, minimal_matmul_residual
 from tests.support.generated_transfers import TRANSFERS
@@ -389,6 +390,7 @@ GENERATORS = {
     "add": binary("add"),
     "mul": binary("mul"),
     "subtract": binary("subtract"),
+    "ceil": unary("ceil"),
     "exp": unary("exp"),
     "log": unary("log"),
     "tanh": unary("tanh"),
@@ -402,6 +404,7 @@ GENERATORS = {
     "gather": gather,
     "sampling": sampling,
     "manual_seed": manual_seed,
+    **EXPERTS,
 }
 SETS = 250
 MORE_SETS = {

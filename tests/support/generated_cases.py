@@ -71,6 +71,17 @@ class Made:
 
 
 @dataclass(frozen=True)
+class InOrder:
+    """A value to be made from arguments without names."""
+
+    name: str
+    values: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.values}"
+
+
+@dataclass(frozen=True)
 class Call:
     """`operation` is the name below the library's own, with dots. All arguments are named; `positional` are passed by place."""
 
@@ -98,7 +109,7 @@ class Call:
 def _text(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_text, value))}]"
-    return str(value) if isinstance(value, (Operand, Attribute, Made)) else repr(value)
+    return str(value) if isinstance(value, (Operand, Attribute, Made, InOrder)) else repr(value)
 
 
 class Draw(Random):
@@ -207,6 +218,8 @@ def _resolve(t: Any, value: Any, make: Callable[[Operand], Any]) -> Any:
         return found
     if isinstance(value, Made):
         return getattr(t, value.name)(**{key: _resolve(t, item, make) for key, item in value.fields.items()})
+    if isinstance(value, InOrder):
+        return getattr(t, value.name)(*value.values)
     if isinstance(value, list):
         return [_resolve(t, item, make) for item in value]
     return value

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 from tests.support.generated_cases import (
     BF4,
+    F32,
     FLOATS,
     FREED,
     HOST,
     INTEGERS,
     TILE,
+    U32,
     Attribute,
     Call,
     Made,
@@ -149,8 +151,13 @@ def odd_pairs(call: Call) -> bool:
 
 
 def cast_between_kinds(call: Call) -> bool:
+    """All but the one cast that counts become indices by."""
     target = type_named(call["dtype"])
-    return tensor_is(call, "input_tensor", lambda tensor: (tensor.dtype in FLOATS) != (target in FLOATS))
+    return tensor_is(
+        call,
+        "input_tensor",
+        lambda tensor: (tensor.dtype in FLOATS) != (target in FLOATS) and (tensor.dtype, target) != (F32, U32),
+    )
 
 
 def without_memory(call: Call) -> bool:

@@ -19,6 +19,7 @@ from tests.support.generated_cases import (
     Made,
     Operand,
 )
+from tests.support.generated_experts import STRICTER as EXPERT_RULES
 from tests.support.generated_transfers import TRANSFERS
 
 from tests.support.generated_properties import (
@@ -312,7 +313,8 @@ STRICTER = {
         ("manual_seed",),
         lambda call: isinstance(call["seeds"], Operand) != isinstance(call["user_ids"], Operand),
     ),
-}
+} | EXPERT_RULES
+
 
 CRASHES = {
     "tensors without device memory": Rule(

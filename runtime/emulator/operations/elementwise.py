@@ -27,13 +27,6 @@ def _plan_binary(device: Device, a: TensorSpec, b: TensorSpec, name, dtype, memo
         f"the second input must have the sizes of the first or 1 (other broadcasting is not modelled): "
         f"{list(a.shape)} and {list(b.shape)}",
     )
-    # Two float32 operands are added in float32; of others the matrix unit sees ten bits of mantissa.
-    mixed = (a.dtype is DataType.FLOAT32) != (b.dtype is DataType.FLOAT32)
-    require(
-        a.shape == b.shape or not mixed,
-        name,
-        f"a row or a mask is added in its own type: {a.dtype.name} and {b.dtype.name}",
-    )
     require(a.layout is Layout.TILE and b.layout is Layout.TILE, name, "both inputs must be in tiles")
     require(a.is_float and b.is_float, name, f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
     require(dtype is None or dtype in FLOATS, name, f"the output must be floats, got {dtype}")

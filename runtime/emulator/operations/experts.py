@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import silu
 
 from ..arguments import checked
-from ..configs import CoreCoord, MemoryConfig, WormholeComputeKernelConfig
+from ..configs import L1_MEMORY_CONFIG, BufferType, CoreCoord, MemoryConfig, WormholeComputeKernelConfig
 from ..device import Device
 from ..dispatch import Plan, launch
 from ..dtypes import DataType, Layout, round_to
@@ -47,6 +47,8 @@ def clamped_gate(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
 def _plan_fused(device: Device, rows: TensorSpec, *rest) -> Plan:
     *specs, attributes = rest
     experts, activation, compute, grid, biased, dtype = attributes
+    for spec in (rows, *specs):
+        require(spec.memory_config.buffer_type is BufferType.DRAM, FUSED, f"everything must lie in DRAM, got {spec!r}")
     weights, specs = specs[: 3 * experts], specs[3 * experts :]
     biases, specs = (specs[: 3 * experts], specs[3 * experts :]) if biased else ((), specs)
     counts, table, offsets, output = specs
@@ -279,12 +281,12 @@ def _plan_combine(device: Device, rows: TensorSpec, shares: TensorSpec, expert_d
     tokens = rows.volume // (rows.shape[-1] * rows.shape[-2])
     require(tokens % TILE == 0, COMBINE, f"tokens must be a multiple of {TILE}, got {tokens}")
     shape = (*rows.shape[:-2], rows.shape[-1])
-    return Plan((tensor_spec(shape, DataType.BFLOAT16, Layout.TILE, memory_config),))
+    return Plan((tensor_spec(shape, DataType.BFLOAT16, Layout.TILE, memory_config or L1_MEMORY_CONFIG),))
 
 
 @checked
 def post_combine_reduce(
-    combine_output: Tensor, weights: Tensor, *, expert_dim: int = 3, output_memory_config: MemoryConfig
+    combine_output: Tensor, weights: Tensor, *, expert_dim: int = 3, output_memory_config: MemoryConfig | None = None
 ) -> Tensor:
     """Rows [.., tokens, chosen, columns] times weights [.., tokens, chosen, 1], summed over the chosen -> [.., tokens, columns].
 
