@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
-from generator import programs
+from generator import kinds
+from generator.attentions import Attention
+from generator.kinds.rows import WeightRow, extent, stored_as
+from generator.layer import part_steps
+from generator.shapes import PassShape
+from generator.steps import Tensor
 from generator.tiles import TILE, TILE_BYTES, tiles
 
 if TYPE_CHECKING:
@@ -62,11 +68,12 @@ UNMEASURED = Memory((), 0, 0, 0, 0, "", 0, 0, 0, 0, 0)
 def report(resolved: Resolved) -> Memory:
     """The memory of a model whose numbers are resolved; reads no field that depends on memory."""
     board = resolved.board
-    weights = tuple(_weights(resolved))
-    rotary = tuple(_rotary_tables(resolved))
+    rows = tuple(_weights(resolved))
+    rotary = tuple(item for item in rows if item.name.startswith("rotary_"))
+    weights = tuple(item for item in rows if item not in rotary)
     stores = (key_value_item(resolved, resolved.key_value_blocks),)
     largest = largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens)
-    peak_bytes, peak_stage = max((size, stage) for stage, size in _stages(resolved, largest))
+    peak_bytes, peak_stage = max((size, stage) for stage, size in _stages(resolved))
     sums = [sum(item.bytes for item in items) for items in (weights, rotary, stores)]
     captured = sum(_hidden(resolved, tokens) for tokens in _captured_passes(resolved))
     trace_region = interleaved(board, -(-board.trace_region_bytes // TRACE_PAGE), TRACE_PAGE)
@@ -131,67 +138,46 @@ def _item(board: Board, name: str, count: int, pages: int, page_bytes: int) -> M
 
 
 def _weights(resolved: Resolved) -> Iterator[MemoryItem]:
-    board, layers, hidden = resolved.board, resolved.layers, resolved.hidden
-    projection = TILE_BYTES[resolved.dtypes.weights]
-    width = resolved.device_query_key_value_width
-
-    def matrix(name: str, count: int, rows: int, columns: int, page_bytes: int) -> MemoryItem:
-        return _item(board, name, count, tiles(rows) * tiles(columns), page_bytes)
-
-    def norm(name: str, count: int, elements: int) -> MemoryItem:
-        return _item(board, name, count, tiles(elements), TILE * BFLOAT16)
-
-    yield _item(board, "embedding", 1, resolved.vocabulary, hidden * BFLOAT16)
-    yield norm("final_norm", 1, hidden)
-    yield matrix("head", 1, hidden, resolved.device_vocabulary, TILE_BYTES[resolved.dtypes.head])
-    yield norm("attention_norm", layers, hidden)
-    if programs.fuses_residual(resolved):
-        yield matrix("ones", 1, 1, hidden, TILE_BYTES[resolved.dtypes.activation])
-    yield matrix("query_key_value", layers, hidden, width, projection)
-    if resolved.query_key_value_bias:
-        yield matrix("query_key_value_bias", layers, 1, width, TILE_BYTES["bfloat16"])
-    if resolved.query_key_norm:
-        yield norm("query_norm", layers, resolved.head_dim)
-        yield norm("key_norm", layers, resolved.head_dim)
-    yield matrix("attention_output", layers, resolved.device_query_width, hidden, projection)
-    yield norm("mlp_norm", layers, hidden)
-    if programs.fuses_gate_up(resolved):
-        yield matrix("gate_up", layers, hidden, 2 * resolved.device_intermediate, projection)
-    else:
-        yield matrix("gate", layers, hidden, resolved.device_intermediate, projection)
-        yield matrix("up", layers, hidden, resolved.device_intermediate, projection)
-    yield matrix("down", layers, resolved.device_intermediate, hidden, projection)
+    """Every weight of the module's tables, those of a layer once for each."""
+    for row in kinds.model_weights(resolved):
+        yield _weight(resolved, row, 1)
+    for row in kinds.layer_weights(resolved):
+        yield _weight(resolved, row, resolved.layers)
 
 
-def _rotary_tables(resolved: Resolved) -> Iterator[MemoryItem]:
-    positions = 2 * resolved.context if resolved.rotary_switch else resolved.context
-    yield _item(resolved.board, "rotary_cos_and_sin", 2, positions, resolved.head_dim * BFLOAT16)
-    if resolved.rotary_style == "interleaved":
-        yield _item(resolved.board, "rotary_transformation", 1, 1, TILE_BYTES["bfloat16"])
+def _weight(resolved: Resolved, row: WeightRow, count: int) -> MemoryItem:
+    *outer, rows, columns = (1, *extent(row, resolved))
+    dtype = stored_as(row, resolved)
+    if row.layout == "ROW_MAJOR":
+        return _item(resolved.board, row.name, count, prod(outer) * rows, columns * BFLOAT16)
+    return _item(resolved.board, row.name, count, prod(outer) * tiles(rows) * tiles(columns), TILE_BYTES[dtype])
 
 
-def _stages(resolved: Resolved, tokens: int) -> Iterator[tuple[str, int]]:
-    """Bytes of the tensors alive together at each step of a layer, and at the tail, for one pass, were all in DRAM."""
+def _stages(resolved: Resolved) -> Iterator[tuple[str, int]]:
+    """Bytes of the tensors alive during each operation of the largest passes, and at the tail, were all in DRAM."""
 
-    def tensor(width: int, dtype: str = resolved.dtypes.activation, rows: int = tokens) -> int:
-        return interleaved(resolved.board, tiles(rows) * tiles(width), TILE_BYTES[dtype])
+    def size(tensor: Tensor) -> int:
+        return interleaved(resolved.board, tensor.tiles, TILE_BYTES[tensor.dtype])
 
-    heads_dtype = programs.heads_dtype(resolved)
-    hidden, intermediate = tensor(resolved.hidden), tensor(resolved.device_intermediate)
-    query = tensor(resolved.device_query_width, heads_dtype)
-    heads = query + 2 * tensor(resolved.device_key_value_width, heads_dtype)
-    fused = tensor(resolved.device_query_key_value_width, heads_dtype)
-    cached = 2 * tensor(resolved.device_key_value_width, resolved.dtypes.key_value)
-    always = hidden + 2 * tensor(resolved.head_dim)  # the layer's input, which it uses up, and the cos and sin rows
-    scores = tensor(resolved.device_vocabulary, rows=TILE)
-    products = 0 if programs.fuses_residual(resolved) else hidden
-    gates = 0 if programs.fuses_gate_up(resolved) else 2 * intermediate
-    yield "query_key_value", always + hidden + fused
-    yield "split of the heads", always + fused + heads
-    yield "rotary of the query heads", always + heads + query
-    yield "cache write", always + heads + (cached if resolved.dtypes.key_value != heads_dtype else 0)
-    yield "attention", always + heads + 2 * query
-    yield "attention_output", always + query + hidden + products
-    yield "gate and up", always + max(hidden + intermediate + gates // 2, intermediate + gates)
-    yield "down", always + intermediate + hidden + products
-    yield "head", hidden + 2 * scores
+    cut = Attention(TILE, TILE)  # how attention is cut moves none of its tensors
+    for shape in _largest_passes(resolved):
+        turned = Tensor("cos and sin", shape.token_tiles * tiles(resolved.head_dim), resolved.dtypes.activation)
+        for steps in part_steps(resolved, shape, cut):
+            live = {"hidden": size(steps[0].reads[0]), "cos": size(turned), "sin": size(turned)}
+            for step in steps:
+                live |= {tensor.name: size(tensor) for tensor in step.writes}
+                yield step.operation, sum(live.values())
+                for tensor in step.frees:
+                    live.pop(tensor.name, None)
+        scores = Tensor("scores", tiles(resolved.device_vocabulary), resolved.dtypes.activation)
+        yield "head", size(steps[0].reads[0]) + 2 * size(scores)
+
+
+def _largest_passes(resolved: Resolved) -> Iterator[PassShape]:
+    """A pass of the most tokens, with the most rows that make them: from the start of prompts and as chunks."""
+    tokens = largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens)
+    rows = max(wave for wave in resolved.waves if tokens % wave == 0 and tokens // wave in resolved.lengths)
+    wave = rows > 1
+    pages = tokens // resolved.block_size
+    for variant, read in (("batched" if wave else "single", 0), ("chunked_batched" if wave else "chunked", pages)):
+        yield PassShape(variant, rows, tokens // rows, pages, read, "last", "")

@@ -11,13 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from generator import kinds, layer, programs
+from generator import kinds, programs
 from generator.attentions import Attention, choose_attention
 from generator.cost import Work, time_of
 from generator.geometry import Resolved
-from generator.layer import PLACES, Step, Tensor, layer_steps
+from generator.kinds.attention_steps import chained, windows
+from generator.layer import layer_steps
 from generator.matmuls import Matmul, MinimalMatmul, NoProgram, choose_matmul, choose_minimal_matmul, program_cycles
 from generator.shapes import PassShape
+from generator.steps import PLACES, Step, Tensor
 from generator.tiles import TILE_BYTES, tiles
 
 Program = Matmul | MinimalMatmul
@@ -76,9 +78,9 @@ def _choose(
 
 
 def _attention(resolved: Resolved, shape: PassShape) -> Attention:
-    bounds, chained = layer.windows(shape), layer.chained(resolved, shape)
+    bounds, hand_on = windows(shape), chained(resolved, shape)
     if resolved.batch_invariant and not shape.read_pages:  # one cut, which fits both a row by itself and any wave
-        bounds, chained = max(resolved.waves) + 1, resolved.board.architecture == "blackhole"
+        bounds, hand_on = max(resolved.waves) + 1, resolved.board.architecture == "blackhole"
     return choose_attention(
         shape.tokens,
         1 if resolved.batch_invariant else shape.rows,
@@ -91,7 +93,7 @@ def _attention(resolved: Resolved, shape: PassShape) -> Attention:
         bounds,
         shape.read_pages,
         resolved.attention_chunk if shape.read_pages else None,
-        chained,
+        hand_on,
     )
 
 

@@ -9,11 +9,11 @@ import jinja2
 
 from generator import kinds, programs, rules
 from generator.geometry import Resolved
-from generator.layer import PLACES
 from generator.matmuls import fidelity
 from generator.placement import choose_programs
 from generator.shapes import SAMPLING, PassShape
 from generator.source_map import mark
+from generator.steps import PLACES
 
 FACTORS_OF_A_LINE = 5  # numbers of seventeen digits
 AFTER_LAYER: tuple[str, ...] = ()  # statements after each layer's output: capture, steering, deepstack
@@ -116,7 +116,7 @@ def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, tem
             heads_dtype=programs.heads_dtype(resolved),
             model_weights=kinds.model_weights(resolved),
             layer_weights=kinds.layer_weights(resolved),
-            parts=[part.__name__.rsplit(".", 1)[1] for part in kinds.LAYER_PARTS],
+            parts=[part.__name__.rsplit(".", 1)[1] for part in kinds.layer_parts(resolved)],
             after_layer=AFTER_LAYER,
             because=lambda field: because(resolved, field),
         )

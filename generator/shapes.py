@@ -9,9 +9,12 @@ import hashlib
 import json
 from dataclasses import dataclass
 from math import lcm
+from typing import TYPE_CHECKING
 
-from generator.geometry import Resolved
 from generator.tiles import TILE
+
+if TYPE_CHECKING:
+    from generator.geometry import Resolved
 
 PAGE_TABLE_MULTIPLE = 8  # chunked attention reads page-table rows of 32 bytes: eight int32 entries
 SAMPLING = ("logits", "argmax", "top_k")  # the ways a pass may end; each gives a program of its own over the same body

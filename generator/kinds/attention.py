@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from generator import programs
-from generator.geometry import Resolved
+from generator.kinds.attention_steps import steps
 from generator.kinds.rows import MatmulRole, WeightRow, norm
+
+if TYPE_CHECKING:
+    from generator.geometry import Resolved
+
+__all__ = ["matmuls", "steps", "weights"]
 
 PREFIX = "model.layers.{layer}.self_attn."
 

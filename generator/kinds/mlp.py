@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from generator import programs
-from generator.geometry import Resolved
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from generator import programs, steps as shared
 from generator.kinds.rows import MatmulRole, WeightRow, norm
+from generator.steps import Step, Tensor, sizes
+from generator.tiles import TILE_BYTES
+
+if TYPE_CHECKING:
+    from generator.attentions import Attention
+    from generator.geometry import Resolved
+    from generator.shapes import PassShape
 
 PREFIX = "model.layers.{layer}.mlp."
 
@@ -46,3 +55,25 @@ def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
             fused=programs.fused(resolved, "down"),
         ),
     )
+
+
+def steps(
+    resolved: Resolved, shape: PassShape, chunks: Attention, hidden: Tensor, summed: Tensor
+) -> Iterator[Step]:
+    """The operations in a pass of `shape`, in the order and with the frees of the template."""
+    size = sizes(resolved, shape.token_tiles)
+    first, normed = shared.norm(size, hidden)
+    yield first
+    count = size.rows * size.intermediate
+    gated = Tensor("gated", count, size.activation, "gated")
+    weight_bytes = size.hidden * size.intermediate * TILE_BYTES[resolved.dtypes.weights]
+    if programs.fuses_gate_up(resolved):
+        yield Step("gate_up", (normed,), (gated,), (normed,), 2 * weight_bytes, role="gate_up")
+    else:
+        gate, up = (Tensor(name, count, size.activation, "gated") for name in ("gate", "up"))
+        yield Step("gate_up", (normed,), (gate,), dram_bytes=weight_bytes, role="gate_up")
+        yield Step("gate_up", (normed,), (up,), (normed,), weight_bytes, role="gate_up")
+        buffers = 7 * TILE_BYTES["bfloat16"]
+        yield Step("mul", (gate, up), (gated,), (gate, up), buffer_bytes=buffers, units=count)
+    weight_tiles = size.intermediate * size.hidden
+    yield from shared.half_layer_end(resolved, size, "down", gated, weight_tiles, hidden, summed)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from generator import programs
-from generator.geometry import Resolved
 from generator.kinds.rows import MatmulRole, WeightRow, norm
+
+if TYPE_CHECKING:
+    from generator.geometry import Resolved
 
 
 def weights(resolved: Resolved) -> tuple[WeightRow, ...]:

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from generator.tiles import TILE
+
+if TYPE_CHECKING:
+    from generator.geometry import Resolved
 
 
 @dataclass(frozen=True)
@@ -36,3 +42,28 @@ class MatmulRole:
 def norm(name: str, source: str) -> WeightRow:
     """A norm over the hidden width."""
     return WeightRow(name, (source,), "norm", "HIDDEN_NORM", "NORM_DTYPE", "ROW_MAJOR")
+
+
+def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:
+    """The shape of a weight in numbers: its expression with the constants that a module of this model has."""
+    hidden, head_dim = resolved.hidden, resolved.head_dim
+    constants = {
+        "TILE": TILE,
+        "VOCABULARY": resolved.device_vocabulary,
+        "HIDDEN": hidden,
+        "INTERMEDIATE": resolved.device_intermediate,
+        "QUERY_WIDTH": resolved.device_query_width,
+        "QUERY_KEY_VALUE_WIDTH": resolved.device_query_key_value_width,
+        "HEAD_DIM": head_dim,
+        "CONTEXT": resolved.context,
+        "HIDDEN_NORM": (1, 1, hidden // TILE, TILE),
+        "HEAD_NORM": (1, 1, head_dim // TILE, TILE),
+    }
+    return eval(row.shape, {"__builtins__": {}}, constants)  # an expression of this package
+
+
+def stored_as(row: WeightRow, resolved: Resolved) -> str:
+    """The dtype of a weight by its ttnn name."""
+    role = row.dtype.removesuffix("_DTYPE").lower()
+    names = {"weight": "weights", "embedding": "embedding", "head": "head", "activation": "activation"}
+    return getattr(resolved.dtypes, names[role]) if role in names else "bfloat16"

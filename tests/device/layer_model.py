@@ -9,11 +9,12 @@ from typing import Any
 from generator import captured, kinds, placement
 from generator.cost import Work, time_of
 from generator.geometry import Resolved
-from generator.layer import Step, layer_steps
+from generator.layer import layer_steps
 from generator.matmuls import Matmul, matmul_bytes, minimal_matmul_bytes, program_cycles
 from generator.placement import Programs, choose_programs
 from generator.programs import heads_dtype
 from generator.shapes import PassShape, enumerate_shapes
+from generator.steps import Step
 from generator.tiles import tiles
 
 NAMES = {  # step of the model -> device operations that it may be

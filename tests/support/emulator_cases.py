@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from tests.support.emulator_minimal_cases import MINIMAL_CASES, MINIMAL_STRICTER
+from tests.support.emulator_score_cases import SCORE_CASES, SCORE_STRICTER
 from tests.support.emulator_tail_cases import TAIL_CASES, TAIL_STRICTER
 from tests.support.emulator_window_cases import WINDOW_CASES, WINDOW_STRICTER
 
@@ -815,7 +816,7 @@ CASES |= {
 
 # --- what follows the body, and what some families add ----------------------------------------------------------------
 
-CASES |= TAIL_CASES | MINIMAL_CASES | WINDOW_CASES
+CASES |= TAIL_CASES | MINIMAL_CASES | WINDOW_CASES | SCORE_CASES
 
 # --- where the emulator is stricter than the library -----------------------------------------------------------------
 
@@ -846,8 +847,7 @@ STRICTER = {
     "chunked, 100 tokens": "padding would be attended to",
     "add, rows": NOT_MODELLED,
     "add, rows and tiles": NOT_MODELLED,
-    "add, one row": NOT_MODELLED,
     "add, ranks differ": NOT_MODELLED,
     "argmax, integers": NOT_MODELLED,
     "topk, k 0": "an empty tensor is a mistake of the caller's",
-} | TAIL_STRICTER | MINIMAL_STRICTER | WINDOW_STRICTER
+} | TAIL_STRICTER | MINIMAL_STRICTER | WINDOW_STRICTER | SCORE_STRICTER

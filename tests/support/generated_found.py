@@ -88,6 +88,8 @@ FOUND = (
     _norm(Operand((1, 1, 64, 64)), Operand((1, 1, 2, 64))),
     _norm(Operand((1, 1, 64, 33)), Operand((1, 1, 2, 32), BF16, ROW_MAJOR)),
     _linear(Operand((1, 1, 64, 96)), Operand((96, 384)), Operand((1, 2, 1, 384))),
+    _linear(Operand((1, 1, 64, 96)), Operand((96, 384)), Operand((1, 1, 1, 384), layout=ROW_MAJOR)),
+    _linear(Operand((1, 1, 64, 96)), Operand((96, 384)), Operand((1, 1, 1, 384), U32)),
     _linear(Operand((1, 1, 64, 96)), Operand((384, 96)), Operand((1, 1, 1, 384)), transpose_b=True),
     _linear(Operand((1, 96, 192)), Operand((96, 192), place=L1), Operand((1, 1, 1, 96)), transpose_b=True),
     _rotary(HF, X, Operand((1, 1, 32, 63)), TABLE),

@@ -78,10 +78,11 @@ def linear(draw: Draw) -> Call:
     batch = draw.mostly((1, 1), (), (1,), (2, 3), (4, 1), often=0.6)
     transposed = draw.random() < 0.1
     weight = (columns, inner) if transposed else (inner, columns)
+    weight = (batch if draw.random() < 0.15 else (1,) * draw.choice((0, 0, 1, 2))) + weight
     arguments: dict[str, Any] = {
         "input_tensor_a": Operand((*batch, rows, inner), draw.dtype(BF16, BF8, F32), TILE, draw.mostly(DRAM, L1)),
         "input_tensor_b": Operand(
-            (1,) * draw.choice((0, 0, 1, 2)) + weight, draw.dtype(BF16, BF8, BF4, F32), TILE, draw.mostly(DRAM, L1)
+            weight, draw.dtype(BF16, BF8, BF4, F32), TILE, draw.mostly(DRAM, L1)
         ),
         **draw.maybe(
             "bias",
@@ -105,7 +106,8 @@ def linear(draw: Draw) -> Call:
         for size in batch:
             outer *= size
         program = draw.mostly(program_2d, program_1d, often=0.65)
-        arguments["program_config"] = program(draw, _tiles(rows) * outer, _tiles(inner), _tiles(columns))
+        together = 1 if len(weight) > 2 and weight[:-2] == batch else outer
+        arguments["program_config"] = program(draw, _tiles(rows) * together, _tiles(inner), _tiles(columns))
         arguments |= draw.maybe("compute_kernel_config", draw.compute, 0.95)
     else:
         arguments |= draw.maybe("compute_kernel_config", draw.compute, 0.3)

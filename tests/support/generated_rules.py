@@ -190,9 +190,6 @@ STRICTER = {
     "bias in rows": Rule(
         NOT_MODELLED, ("linear",), lambda call: tensor_is(call, "bias", lambda bias: bias.layout == ROW_MAJOR)
     ),
-    "batches of weights": Rule(
-        NOT_MODELLED, ("linear",), lambda call: prod(shape_of(call, "input_tensor_b")[:-2]) != 1
-    ),
     "integer products": Rule(
         "products of floats are floats", MATMULS, lambda call: type_named(call["dtype"]) in INTEGERS
     ),

@@ -95,7 +95,7 @@ def test_memory_counts_the_weights_that_the_rules_ask_for(
     numbers = build(weights, key_value, head_dim, invariant)
     items = {item.name: item for item in numbers.memory.items}
     rows = {row.name for row in (*kinds.model_weights(numbers), *kinds.layer_weights(numbers))}
-    assert items.keys() - {"rotary_cos_and_sin", "key_value"} == rows - {"rotary_cos", "rotary_sin"}
+    assert items.keys() - {"key_value"} == rows
     assert ("ones" in items) == (not invariant and weights == "bfloat16")
     gates = ["gate", "up"] if invariant else ["gate_up"]
     whole = 2 * numbers.layers * (numbers.hidden // 32) * (numbers.intermediate // 32)

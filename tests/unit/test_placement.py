@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from generator import kinds, placement
 from generator.cost import Work
 from generator.geometry import Resolved
-from generator.layer import PLACES, Step, Tensor, layer_steps, norm_bytes
+from generator.layer import layer_steps
+from generator.steps import PLACES, Step, Tensor, norm_bytes
 from generator.matmuls import Matmul, NoProgram, choose_matmul, choose_minimal_matmul, program_cycles
 from generator.placement import choose_programs
 from generator.shapes import enumerate_shapes

@@ -22,9 +22,10 @@ FLOAT32_MAX = torch.finfo(torch.float32).max
 
 def _plan_binary(device: Device, a: TensorSpec, b: TensorSpec, name, dtype, memory_config, activations) -> Plan:
     require(
-        a.shape == b.shape,
+        len(a.shape) == len(b.shape) and all(size in (1, whole) for whole, size in zip(a.shape, b.shape)),
         name,
-        f"shapes must be equal (broadcasting is not modelled): {list(a.shape)} and {list(b.shape)}",
+        f"the second input must have the sizes of the first or 1 (other broadcasting is not modelled): "
+        f"{list(a.shape)} and {list(b.shape)}",
     )
     require(a.layout is Layout.TILE and b.layout is Layout.TILE, name, "both inputs must be in tiles")
     require(a.is_float and b.is_float, name, f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
@@ -88,7 +89,7 @@ def add(
     memory_config: MemoryConfig | None = None,
     input_tensor_a_activations: Sequence[UnaryOpType] = (),
 ) -> Tensor:
-    """activation(a) + b of equal shapes."""
+    """activation(a) + b, which has the sizes of a or 1, and then stands for all along that dimension."""
     return _binary("add", torch.add, input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
 
 
@@ -101,7 +102,7 @@ def mul(
     memory_config: MemoryConfig | None = None,
     input_tensor_a_activations: Sequence[UnaryOpType] = (),
 ) -> Tensor:
-    """activation(a) * b of equal shapes, or by a number, of which bfloat16 is held where a is not float32."""
+    """activation(a) * b, which has the sizes of a or 1, or is a number, of which bfloat16 is held where a is not float32."""
     if isinstance(input_tensor_b, (int, float)):
         return _scaled(input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
     return _binary("mul", torch.mul, input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)

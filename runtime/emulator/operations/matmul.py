@@ -34,7 +34,12 @@ def _plan(device: Device, a: TensorSpec, b: TensorSpec, *rest: Any) -> Plan:
         NAME,
         f"the width of the first input must be the height of the second: {a.shape[-1]} and {rows}",
     )
-    require(all(size == 1 for size in b.shape[:-2]), NAME, f"the second input must hold one matrix, got {b!r}")
+    each = any(size != 1 for size in b.shape[:-2])
+    require(
+        not each or a.shape[:-2] == b.shape[:-2],
+        NAME,
+        f"the second input must hold one matrix, or one for each of the first's in the same dimensions, got {a!r} and {b!r}",
+    )
     if bias is not None:
         # The library refuses this only where something lies in L1 and no program is stated, with a message about shapes.
         require(not transpose_b, NAME, "a bias beside a transposed second input is not modelled")
@@ -48,6 +53,11 @@ def _plan(device: Device, a: TensorSpec, b: TensorSpec, *rest: Any) -> Plan:
     require(output.is_float, NAME, f"the output must be floats, got {output.dtype.name}")
     if program_config is None:
         return Plan((output,))
+    require(
+        not (each and program_config.fuse_batch),
+        NAME,
+        f"matrices of their own for each of the first's need fuse_batch=False, got {a!r} and {b!r}",
+    )
     require(compute is not None, NAME, "a program needs its compute_kernel_config stated with it")
     return Plan((output,), l1_bytes=check_program(device, NAME, a, b, bias, output, program_config, compute))
 
@@ -67,7 +77,8 @@ def linear(
 ) -> Tensor:
     """[.., rows, inner] x [inner, columns] (+ bias [1, columns]) -> [.., rows, columns], accumulated in float32.
 
-    The result has as many dimensions as the input that has most.
+    The result has as many dimensions as the input that has most. The second input may hold a matrix for each of the first's,
+    [.., inner, columns], where the program does not fuse them.
     """
     require(activation is None or activation in ACTIVATIONS, NAME, f"activation {activation!r} is not modelled")
     if program_config is not None and type(program_config) not in (MULTICAST_1D, MULTICAST_2D):
@@ -76,9 +87,13 @@ def linear(
         raise EmulatorError(NAME, "fused_activation is not modelled: state activation= instead")
 
     def compute(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-        left, right = a.reshape(-1, a.shape[-1]), b.reshape(b.shape[-2:])
-        right = right.t() if transpose_b else right
-        result = torch.mm(left, right) if bias is None else torch.addmm(bias.reshape(1, -1), left, right)
+        right = b.transpose(-1, -2) if transpose_b else b
+        if right.shape[:-2].numel() > 1:
+            result = torch.matmul(a, right)
+            result = result if bias is None else result + bias.reshape(1, -1)
+        else:
+            left, right = a.reshape(-1, a.shape[-1]), right.reshape(right.shape[-2:])
+            result = torch.mm(left, right) if bias is None else torch.addmm(bias.reshape(1, -1), left, right)
         if activation is not None:
             result = ACTIVATIONS[activation](result)
         return result.view(*(1,) * (rank - a.dim()), *a.shape[:-1], right.shape[-1])
