@@ -76,6 +76,7 @@ class Resolved:
     target: str
     board: Board
     placement: str
+    wrapper: str | None  # the model around this one whose checkpoint holds its weights
     packaged_weights: PackagedWeights | None
 
     vocabulary: int
@@ -130,7 +131,7 @@ class Resolved:
         return _plain(self)
 
 
-NOT_IN_DIGEST = ("source", "packaged_weights", "derivations", "keys", "memory", "digest")
+NOT_IN_DIGEST = ("source", "wrapper", "packaged_weights", "derivations", "keys", "memory", "digest")
 
 
 def resolve(file: ModelFile, board: Board) -> Resolved:
@@ -170,6 +171,7 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
         target=board.name,
         board=board,
         placement=REPLICATE,
+        wrapper=manifest.wrapper,
         packaged_weights=PackagedWeights(**dict(manifest.weights)) if manifest.weights else None,
         **{name: getattr(model, name) for name in COPIED_FROM_MODEL},
         head_dim=head_dim,
@@ -264,6 +266,7 @@ def _keys(target: str, model: Model) -> dict[str, str]:
     return keys | {
         "module": "name",
         "target": table,
+        "wrapper": "wrapper",
         "packaged_weights": "weights",
         "rope": "model.rope",
         "dtypes": f"{table}.dtypes",
