@@ -65,6 +65,7 @@ SHIPPED = {
     "llama-3.2-3b": "Llama-3.2-3B",
     "phi-3.5-mini": "Phi-3.5-mini-instruct",
     "phi-4": "phi-4",
+    "mistral-small-3.1-24b": "Mistral-Small-3.1-24B-Instruct-2503",
 }
 
 
