@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import json
 import os
 import sys
@@ -212,7 +213,7 @@ def _emitted_in_parallel(request: Request, jobs: list[Job], progress: Progress) 
     context = get_context("forkserver")  # a process with threads, as a test runner is, must not be forked itself
     context.set_forkserver_preload(["generator.pipeline"])
     workers = min(len(jobs), os.cpu_count() or 1)
-    with ProcessPoolExecutor(workers, context) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=gc.disable) as pool:  # trees have no cycles to be found
         pending = [
             pool.submit(_emit_without_stages, request, job.current.model, job.current.target, inputs.TEMPLATES)
             for job in jobs

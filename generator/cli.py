@@ -22,6 +22,7 @@ from generator.options import (
     output_option,
     progress_line,
     target_option,
+    undisturbed,
 )
 
 
@@ -91,6 +92,7 @@ def main() -> None:
 @output_option
 @manifests_option
 @json_option
+@undisturbed()
 def build(models, every, target, mode, force, twin, dump_ir, output, manifests, as_json) -> None:
     """Write the modules of MODELS, or of all models with --all.
 
@@ -166,6 +168,7 @@ def list_models(as_markdown, output, manifests, as_json) -> None:
 @click.option("--force", is_flag=True, help="Overwrite a manifest that is there.")
 @manifests_option
 @json_option
+@undisturbed()
 def import_(config, name, wanted, force, manifests, as_json) -> None:
     """Write the manifest of the model that CONFIG, a Hugging Face config.json, describes.
 

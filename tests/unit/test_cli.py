@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -183,6 +184,18 @@ def test_a_terminal_sees_progress_only_on_work_over_a_second(tmp_path: Path, mon
 def test_a_listing_is_json_or_a_table() -> None:
     outcome = codegen("list", "--json", "--markdown")
     assert outcome.code == 2 and "print JSON or a table, not both" in outcome.err
+
+
+@pytest.mark.parametrize("arguments", [("--check",), ("--no-such-option",)], ids=" ".join)
+def test_garbage_is_looked_for_again_when_a_build_is_over(tmp_path: Path, monkeypatch, arguments: tuple[str, ...]) -> None:
+    project, seen = built_project(tmp_path), []
+    monkeypatch.setattr("generator.build.examine", lambda *_: seen.append(gc.isenabled()) or [])
+    project.build(*arguments)
+    assert gc.isenabled() and seen == [False] * (arguments == ("--check",))
+    monkeypatch.setattr("generator.build.examine", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        project.build("--check")
+    assert gc.isenabled()
 
 
 def test_json_of_a_listing_is_one_line() -> None:
