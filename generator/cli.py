@@ -66,7 +66,7 @@ def main() -> None:
 
     \b
     A model is a manifest: generator/manifests/models/NAME.toml.
-      codegen list                          what there is
+      codegen list                          what there is, and what is proven of it
       codegen import config.json            write the manifest of a published model
       codegen build llama-3.2-1b            write its module for every target
       codegen build --all --check           exit 1 and say why if anything is stale

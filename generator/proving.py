@@ -134,6 +134,7 @@ def verify(models, every, twin, target, weights, prompts, device, recorded, outp
     subjects, folder = list(subjects_of(manifests, models, target, every)), output_folder(output)
     if recorded:
         require_fresh(folder, manifests, subjects)
+        os.environ["PREFILL_BACKEND"] = "emulator"  # also where the library is installed
     if device is not None:
         os.environ["PREFILL_BACKEND"] = "ttnn"
     # From here on the runtime is used; nothing of it is imported before the backend is chosen.
