@@ -77,10 +77,14 @@ def test_a_module_that_is_no_text_model_takes_nothing_of_other_parts():
         loaded(module_of("mistral"), in_hub_form(plain()))
 
 
-def test_two_spellings_of_one_tensor_are_refused():
+def test_two_spellings_of_one_tensor_are_refused(tmp_path: Path):
     both = in_hub_form(plain()) | {"model.language_model.norm.weight": torch.ones(128)}
-    with pytest.raises(WeightError, match="are two spellings of language_model.model.norm.weight; keep one of them"):
+    message = "are two spellings of language_model.model.norm.weight; keep one of them"
+    with pytest.raises(WeightError, match=message):
         loaded(wrapped_module(), both)
+    save_file({name: tensor.clone() for name, tensor in both.items()}, tmp_path / "both.safetensors")
+    with pytest.raises(WeightError, match=message):
+        main_verification(wrapped_module(), weights=str(tmp_path / "both.safetensors"))
 
 
 def test_a_missing_and_a_misshapen_tensor_are_named_as_published():
