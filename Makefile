@@ -2,6 +2,7 @@
 #   make demo    build SmolLM2-135M's module, answer real prompts with it, compare with the reference and with transformers
 #   make test    all tests; those of the real device library where a Python that it supports is found
 #   make bench   the figures, as a table and in benchmarks/results/
+#   make prove   show again, of every module, what `codegen list` says is proven, and record it in generated/proofs.json
 #   make clean   remove the environments and everything else that these commands made
 
 # A newer torch than 2.13.0 works too; the bound keeps a fresh environment from taking a build of several gigabytes where a
@@ -15,7 +16,7 @@ PYTHON = $(shell tools/find-python 3.12 3.11 3.13 3.10)
 DEVICE_PYTHON = $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(shell tools/find-python 3.12 3.10))
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-main test-device bench clean
+.PHONY: demo test test-main test-device bench prove clean
 
 demo: .venv/.ready
 	.venv/bin/codegen build smollm2-135m
@@ -37,6 +38,10 @@ test-device:
 
 bench: .venv/.ready
 	.venv/bin/python -m benchmarks.run
+
+prove: .venv/.ready .venv-device/.ready
+	.venv/bin/codegen verify --all --record
+	.venv-device/bin/codegen legal --all --record
 
 .venv/.ready: pyproject.toml Makefile
 	@[ -n "$(PYTHON)" ] || { echo "no Python from 3.10 to 3.13 with the venv module was found" >&2; exit 2; }

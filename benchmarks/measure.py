@@ -39,9 +39,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Finished:
-    """A command that succeeded: wall-clock seconds, peak resident bytes of its process, standard output."""
+    """A command that succeeded: wall-clock and processor seconds, peak resident bytes of its process, standard output."""
 
     seconds: float
+    cpu_seconds: float
     peak_bytes: int
     output: str
 
@@ -60,7 +61,7 @@ def run_command(command: Sequence[str | Path]) -> Finished:
     if process.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))} ended with status {process.returncode}:\n{output[-4000:]}")
     kibibyte = 1 if sys.platform == "darwin" else 1024  # the unit of ru_maxrss
-    return Finished(seconds, usage.ru_maxrss * kibibyte, output)
+    return Finished(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * kibibyte, output)
 
 
 def seconds_of(function: Callable[[], object], repeats: int) -> tuple[float, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import json
 import os
 import sys
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from generator import catalog, inputs, lock
 from generator.errors import Diagnostic, ManifestError, did_you_mean
+from generator.lock import module_path
 from generator.publish import check_folder, check_writable, publish
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Job:
     """One module to look at: where it lies below the output folder and what it would be made from now."""
 
     path: str
-    current: lock.Entry  # with an empty output digest until it is rendered
+    current: lock.Entry  # with an empty output digest and day until it is rendered
     recorded: lock.Entry | None
 
 
@@ -85,11 +87,6 @@ class Result:
         return "".join(difflib.unified_diff(before, after, f"{self.path} (on disk)", f"{self.path} (as built)"))
 
 
-def module_path(model: str, target: str, twin: bool) -> str:
-    folder = model.replace(".", "_").replace("-", "_") + ("_twin" if twin else "")
-    return f"{folder}/{target}.py"
-
-
 def _declared_targets(request: Request, model: str, text: str, recorded: lock.Lock) -> tuple[str, ...]:
     """Targets of a model, from its whole checked manifest: every mistake in it is reported before anything is built.
 
@@ -121,7 +118,8 @@ def _jobs(request: Request, recorded: lock.Lock) -> Iterator[Job]:
             board = catalog.read(catalog.find(request.manifests, catalog.TARGETS, target))
             digests = (inputs.digest(text.encode()), inputs.digest(board.encode()), sources, inputs.tools())
             where = module_path(model, target, request.twin)
-            yield Job(where, lock.Entry(model, target, *digests, output=""), recorded.modules.get(where))
+            current = lock.Entry(model, target, *digests, output="", changed="")
+            yield Job(where, current, recorded.modules.get(where))
 
 
 def _reasons(job: Job, recorded: lock.Lock) -> tuple[str, ...]:
@@ -215,7 +213,7 @@ def _emitted_in_parallel(request: Request, jobs: list[Job], progress: Progress) 
     context = get_context("forkserver")  # a process with threads, as a test runner is, must not be forked itself
     context.set_forkserver_preload(["generator.pipeline"])
     workers = min(len(jobs), os.cpu_count() or 1)
-    with ProcessPoolExecutor(workers, context) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=gc.disable) as pool:  # trees have no cycles to be found
         pending = [
             pool.submit(_emit_without_stages, request, job.current.model, job.current.target, inputs.TEMPLATES)
             for job in jobs
@@ -247,7 +245,8 @@ def _result(seen: Seen, recorded: lock.Lock, pending: lock.Lock, emitted: Emitte
     model, target = job.current.model, job.current.target
     if emitted is None:
         return Result(job.path, model, target, "unchanged", (), before, before, entry=job.recorded)
-    entry = replace(job.current, output=inputs.digest(emitted.text.encode()))
+    made = replace(job.current, output=inputs.digest(emitted.text.encode()))
+    entry = made.since(job.recorded, lock.today())
     if content is None:
         status = "missing"
     elif digest == entry.output:

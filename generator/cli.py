@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from generator import catalog
+from generator import catalog, options, proving
 from generator.errors import Diagnostic, ManifestError, did_you_mean
-
-REPOSITORY = Path(__file__).parent.parent
-STALE, MISTAKE = 1, 2
-JSON_VERSION = 1
+from generator.options import (
+    JSON_VERSION,
+    MISTAKE,
+    STALE,
+    json_option,
+    manifests_option,
+    output_folder,
+    output_option,
+    progress_line,
+    target_option,
+    undisturbed,
+)
 
 
 class Commands(click.Group):
@@ -53,31 +59,6 @@ def _print_errors(diagnostics: Iterable[Diagnostic]) -> None:
     click.echo(json.dumps({"version": JSON_VERSION, "errors": [vars(problem) for problem in diagnostics]}))
 
 
-manifests_option = click.option(
-    "--manifests",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    default=catalog.BUILT_IN,
-    help="Folder with models/*.toml and targets/*.toml [default: the ones that ship with codegen].",
-)
-output_option = click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Folder for emitted modules [default: generated/ of the clone].",
-)
-target_option = click.option("--target", metavar="T", help="Only this board, for example n150.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-
-
-def _output(chosen: Path | None) -> Path:
-    if chosen is not None:
-        return chosen
-    if not (REPOSITORY / "pyproject.toml").exists():
-        rule = "codegen is installed outside a clone, so there is no generated/ folder of its own"
-        raise ManifestError([Diagnostic("--output", None, "", "", rule, "name a folder with --output DIR")])
-    return REPOSITORY / "generated"
-
-
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="prefill-codegen")
 def main() -> None:
@@ -85,7 +66,7 @@ def main() -> None:
 
     \b
     A model is a manifest: generator/manifests/models/NAME.toml.
-      codegen list                          what there is
+      codegen list                          what there is, and what is proven of it
       codegen import config.json            write the manifest of a published model
       codegen build llama-3.2-1b            write its module for every target
       codegen build --all --check           exit 1 and say why if anything is stale
@@ -111,6 +92,7 @@ def main() -> None:
 @output_option
 @manifests_option
 @json_option
+@undisturbed()
 def build(models, every, target, mode, force, twin, dump_ir, output, manifests, as_json) -> None:
     """Write the modules of MODELS, or of all models with --all.
 
@@ -127,12 +109,12 @@ def build(models, every, target, mode, force, twin, dump_ir, output, manifests, 
     if twin and output is None:
         raise click.UsageError("--twin needs --output DIR: twins are for tests and not committed")
     request = builder.Request(
-        _output(output), manifests, tuple(dict.fromkeys(models)), target, twin, force, render=dump_ir is not None
+        output_folder(output), manifests, tuple(dict.fromkeys(models)), target, twin, force, render=dump_ir is not None
     )
     if dump_ir is not None:
         check_writable(dump_ir, "--dump-ir")
     run = {None: builder.build, "dry-run": builder.plan}.get(mode, builder.examine)
-    with _progress(as_json) as progress:
+    with progress_line(as_json) as progress:
         results = run(request, progress)
     if dump_ir is not None:
         from generator.dump import dump
@@ -154,36 +136,29 @@ def build(models, every, target, mode, force, twin, dump_ir, output, manifests, 
         sys.exit(STALE)
 
 
-@contextmanager
-def _progress(as_json: bool) -> Iterator[Callable[[str], None]]:
-    """Shows which module is being looked at, on a terminal and once a second has passed; silent elsewhere."""
-    if as_json or not sys.stderr.isatty():
-        yield lambda path: None
-        return
-    began = time.monotonic()
-
-    def step(path: str) -> None:
-        if time.monotonic() - began > 1:
-            click.echo(f"\r\x1b[K{path}", nl=False, err=True)
-
-    try:
-        yield step
-    finally:
-        click.echo("\r\x1b[K", nl=False, err=True)
-
-
 @main.command("list")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table as the README has it.")
+@output_option
 @manifests_option
 @json_option
-def list_models(manifests, as_json) -> None:
-    """List models with family, size and targets."""
-    from generator.listing import rows, table
+def list_models(as_markdown, output, manifests, as_json) -> None:
+    """List models: family, targets, context, what has been proven of each module, and when its inputs last changed.
 
-    found = rows(manifests)
+    What was proven comes from proofs.json beside the modules, which `verify --record` and `legal --record` write; it counts while
+    the module has the bytes that it was proven of. Inputs change on the day of a build that finds another manifest or target
+    file than the build before, or templates or a generator that write another text of this module (UTC, or SOURCE_DATE_EPOCH).
+    """
+    from generator.listing import LEGEND, markdown, rows, table
+
+    if as_json and as_markdown:
+        raise click.UsageError("print JSON or a table, not both")
+    found = rows(manifests, output or options.REPOSITORY / "generated")
     if as_json:
-        click.echo(json.dumps({"version": JSON_VERSION, "models": found}))
+        click.echo(json.dumps({"version": JSON_VERSION, "models": [one.to_json() for one in found]}))
+    elif not found:
+        click.echo(f"no models in {manifests / catalog.MODELS}")
     else:
-        click.echo(table(found) if found else f"no models in {manifests / catalog.MODELS}")
+        click.echo((markdown if as_markdown else table)(found) + "\n\n" + LEGEND)
 
 
 @main.command("import")
@@ -193,6 +168,7 @@ def list_models(manifests, as_json) -> None:
 @click.option("--force", is_flag=True, help="Overwrite a manifest that is there.")
 @manifests_option
 @json_option
+@undisturbed()
 def import_(config, name, wanted, force, manifests, as_json) -> None:
     """Write the manifest of the model that CONFIG, a Hugging Face config.json, describes.
 
@@ -200,7 +176,7 @@ def import_(config, name, wanted, force, manifests, as_json) -> None:
     """
     from generator.importing.command import import_file
 
-    if manifests == catalog.BUILT_IN and not (REPOSITORY / "pyproject.toml").exists():
+    if manifests == catalog.BUILT_IN and not (options.REPOSITORY / "pyproject.toml").exists():
         rule = "codegen is installed outside a clone, whose manifests are not to be changed"
         raise ManifestError([Diagnostic("--manifests", None, "", "", rule, "name a folder with --manifests DIR")])
     imported = import_file(config, manifests, name, wanted, force)
@@ -249,7 +225,7 @@ def explain(place, output, manifests, as_json) -> None:
     if not name or not number.isdecimal():
         raise click.UsageError("name a file and a line, for example generated/llama_3_2_1b/n150.py:20")
     path = Path(name)
-    model, emitted = builder.emitted_at(builder.Request(_output(output), manifests), path)
+    model, emitted = builder.emitted_at(builder.Request(output_folder(output), manifests), path)
     lines = emitted.text.count("\n")
     if not 1 <= int(number) <= lines:
         raise ManifestError(
@@ -267,176 +243,5 @@ def explain(place, output, manifests, as_json) -> None:
         click.echo(f"from {key['place']}: {key['key']} = {key['value']}")
 
 
-@main.command()
-@click.argument("model")
-@target_option
-@click.option(
-    "--weights",
-    default="auto",
-    show_default=True,
-    help="A safetensors file or folder, a GGUF file, random, or auto: the package that the manifest names.",
-)
-@click.option("--prompt", "prompts", multiple=True, help="A prompt of your own; may be repeated.")
-@click.option(
-    "--device", type=int, default=None, help="Run on this Tenstorrent device through ttnn instead of the emulator."
-)
-@output_option
-@manifests_option
-@json_option
-def verify(model, target, weights, prompts, device, output, manifests, as_json) -> None:
-    """Run MODEL's emitted module on real prompts and compare it with a torch reference and with transformers.
-
-    Prints the five likeliest next tokens of each, the correlation of the logits and the time. Exit 1 if a comparison fails.
-    """
-    import os
-
-    from generator.build import module_path
-    from generator.listing import outline
-
-    if device is not None:
-        os.environ["PREFILL_BACKEND"] = "ttnn"
-    names, packaged = outline(manifests, model)
-    if target is not None and target not in names:
-        raise _no_such_target(manifests, model, target, names)
-    # From here on the runtime is used; nothing of it is imported before the backend is chosen.
-    from runtime.errors import PrefillError
-
-    try:
-        from runtime import backend
-        from runtime.load import load
-        from runtime.verification.report import render
-        from runtime.verify import main_verification
-
-        report = main_verification(
-            load(_output(output) / module_path(model, target or names[0], twin=False)),
-            weights=weights,
-            prompts=prompts or None,
-            device_id=device or 0,
-            precisions=("float32", "declared") if backend.name == "emulator" else ("declared",),
-            package_file=(packaged["package"], packaged["file"]) if packaged else None,
-            progress=lambda text: click.echo(f"... {text}", err=True) if sys.stderr.isatty() else None,
-        )
-    except PrefillError as error:
-        if as_json:
-            click.echo(json.dumps({"version": JSON_VERSION, "errors": [{"rule": str(error)}]}))
-        click.echo(f"{type(error).__name__}: {error}", err=True)
-        sys.exit(MISTAKE)
-    if as_json:
-        click.echo(json.dumps({"version": JSON_VERSION, **report.to_json()}))
-    else:
-        _print(render(report))
-    sys.exit(0 if report.passed else STALE)
-
-
-def _no_such_target(manifests: Path, model: str, target: str, names: Iterable[str]) -> ManifestError:
-    path, rule = str(catalog.find(manifests, catalog.MODELS, model)), f"{model} has no table for this target"
-    return ManifestError([Diagnostic(path, None, "target", f'"{target}"', rule, did_you_mean(target, names))])
-
-
-def _print(parts: Iterable[Any], width: int | None = None) -> None:
-    """Rich renderables; a terminal's own width goes before `width`."""
-    from rich.console import Console
-
-    console = Console()
-    if width is not None and not console.is_terminal:
-        console.width = width
-    for part in parts:
-        console.print(part, soft_wrap=isinstance(part, str), highlight=False)
-
-
-@main.command()
-@click.argument("models", metavar="[MODEL]...", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="Every model of the manifest folder, on each of its targets.")
-@target_option
-@click.option(
-    "--cluster-descriptor",
-    "descriptor",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Describe the chip with this YAML file [default: the project's own for the target].",
-)
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print one line for each module, as the README has them.")
-@output_option
-@manifests_option
-@json_option
-def legal(models, every, target, descriptor, as_markdown, output, manifests, as_json) -> None:
-    """Run every pass of MODEL's emitted module on a mock device of the real library, at full size.
-
-    Nothing is computed: this shows what the library refuses, and the operations, memory and cores of every pass.
-    Without --target it is the first target of the manifest. Exit 1 if anything is refused.
-    """
-    from generator.build import Request, module_path
-    from generator.captured import add_modelled_time
-    from generator.explain import shown_path
-    from generator.listing import outline
-
-    if bool(models) == every:
-        raise click.UsageError(
-            "name models or use --all, not both" if every else "name the models to check, or use --all"
-        )
-    if as_json and as_markdown:
-        raise click.UsageError("print JSON or a table, not both")
-    folder = _output(output)
-    # From here on the runtime is used. It never imports the device library into this process.
-    from runtime.legality.command import Job, check
-    from runtime.legality.errors import CannotCheck
-    from runtime.legality.table import markdown, render, render_summary
-
-    jobs = []
-    for model in models or catalog.names(manifests):
-        names = outline(manifests, model)[0]
-        if target is not None and target not in names and not every:
-            raise _no_such_target(manifests, model, target, names)
-        for name in names if every and target is None else [target or names[0]]:
-            if name in names:
-                path = folder / module_path(model, name, twin=False)
-                jobs.append(Job(model, name, path, shown_path(path)))
-    verdicts = []
-    try:
-        with _progress(as_json) as progress:
-            for verdict in check(jobs, descriptor, progress):
-                _name_keys(Request(folder, manifests), verdict)
-                add_modelled_time(verdict, manifests)
-                verdicts.append(verdict)
-                progress("")
-                if not (as_json or as_markdown):
-                    _print(render(verdict), width=110)
-    except CannotCheck as error:
-        if as_json:
-            click.echo(json.dumps({"version": JSON_VERSION, "errors": [{"rule": str(error)}]}))
-        click.echo(str(error), err=True)
-        sys.exit(MISTAKE)
-    if as_json:
-        one = len(verdicts) == 1 and not every
-        click.echo(json.dumps(verdicts[0] if one else {"version": JSON_VERSION, "modules": verdicts}))
-    elif as_markdown:
-        click.echo(markdown(verdicts))
-    elif every:
-        _print([render_summary(verdicts)], width=160)
-    sys.exit(0 if all(verdict["passed"] for verdict in verdicts) else STALE)
-
-
-def _name_keys(request: Any, verdict: dict[str, Any]) -> None:
-    """Add to each refusal the manifest keys behind its line, or why they cannot be told."""
-    from generator import inputs
-    from generator.build import emitted_at
-    from generator.explain import explain, key_places
-    from runtime.legality.blame import lines_behind
-
-    if not verdict["refusals"]:
-        return
-    path = Path(verdict["refusals"][0]["file"])
-    try:
-        model, emitted = emitted_at(request, path)
-    except ManifestError as error:
-        for refusal in verdict["refusals"]:
-            refusal["note"] = f"no manifest keys can be named: {error}"
-        return
-    places: dict[int, list[dict[str, str]]] = {}
-    for refusal in verdict["refusals"]:
-        line = refusal["line"]
-        if line and line not in places:
-            behind = lines_behind(emitted.text, line)
-            keys = dict.fromkeys(key for one in behind for key in explain(emitted, one, inputs.TEMPLATES).keys)
-            places[line] = key_places(request.manifests, model, keys)
-        refusal["keys"] = places.get(line, [])
+for command in (proving.verify, proving.legal):
+    main.add_command(command)

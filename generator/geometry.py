@@ -80,6 +80,7 @@ class Resolved:
     target: str
     board: Board
     placement: str
+    wrapper: str | None  # the model around this one whose checkpoint holds its weights
     packaged_weights: PackagedWeights | None
 
     vocabulary: int
@@ -161,7 +162,7 @@ class Resolved:
         return _plain(self)
 
 
-NOT_IN_DIGEST = ("source", "packaged_weights", "derivations", "keys", "memory", "digest")
+NOT_IN_DIGEST = ("source", "wrapper", "packaged_weights", "derivations", "keys", "memory", "digest")
 
 
 def resolve(file: ModelFile, board: Board) -> Resolved:
@@ -203,6 +204,7 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
         target=board.name,
         board=board,
         placement=REPLICATE,
+        wrapper=manifest.wrapper,
         packaged_weights=PackagedWeights(**dict(manifest.weights)) if manifest.weights else None,
         **{name: getattr(model, name) for name in COPIED_FROM_MODEL},
         intermediate=intermediate,

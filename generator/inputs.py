@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
@@ -14,7 +13,9 @@ TOOLS = ("black", "jinja2", "libcst")
 FOLDERS_AROUND_THE_TEXT = ("importing",)
 AROUND_THE_TEXT = frozenset(
     f"{name}.py"
-    for name in "build cli dump explain inputs listing lock publish record_signatures report signature_changes".split()
+    for name in (
+        "build cli dump explain inputs listing lock options proofs proving publish record_signatures report signature_changes subjects"
+    ).split()
 ) | {
     path.relative_to(PACKAGE).as_posix()
     for folder in FOLDERS_AROUND_THE_TEXT
@@ -45,4 +46,6 @@ def _sources(templates: Path) -> dict[str, str]:
 @cache
 def tools() -> str:
     """Versions of the libraries that shape the text; a new one makes a build render again, not differ."""
+    from importlib import metadata  # slow, and a listing needs only digests
+
     return ", ".join(f"{name} {metadata.version(name)}" for name in TOOLS)

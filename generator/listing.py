@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from generator import catalog
+from generator import catalog, lock, proofs
 from generator.errors import ManifestError
+from generator.lock import module_path
+from generator.proofs import Proof
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from generator.geometry import Resolved
     from generator.shapes import PassShape
 
@@ -24,19 +27,82 @@ GIB = 2**30
 MOST_SHOWN = 32  # numbers of a list
 
 
-COLUMNS = ("name", "family", "targets")
+COLUMNS = ("model", "family", "target", "context", *proofs.KINDS, "inputs changed")
+BROKEN = "(broken: codegen show says why)"
+LEGEND = """\
+legal: passes that the real library accepts on a mock device of the board, at full size; nothing is computed there.
+logic: greatest relative error of logits, keys and values on the emulator where nothing is rounded; precision: least correlation
+of logits there with the declared dtypes. Both are of all ways through the module, against a float32 reference that is itself
+held to transformers: of a twin, a small model of the same rules with random weights, or at full size with published weights.
+-: not proven; stale: proven of other bytes than the module has. Nothing here ran on a chip."""
 
 
-def rows(manifests: Path) -> list[dict[str, str]]:
-    """Name, family and targets of every manifest, read without checking it; a broken one says so in its family column."""
+@dataclass(frozen=True)
+class Module:
+    """One module of a model: `digest` of its bytes, None where it is not built; `changed` is a day, empty where no build knows it."""
+
+    target: str
+    context: int
+    digest: str | None
+    proven: Mapping[str, Proof]
+    changed: str
+
+    def state(self, kind: str) -> str:
+        proof = self.proven.get(kind)
+        return proofs.NONE if proof is None else proof.state(self.digest)
+
+    def cells(self) -> list[str]:
+        proven = [self._proven(kind) for kind in proofs.KINDS]
+        return [self.target, str(self.context), *proven, self.changed or "not built"]
+
+    def _proven(self, kind: str) -> str:
+        """What was measured, of the size that it was measured of."""
+        state = self.state(kind)
+        if state != proofs.PROVEN:
+            return "-" if state == proofs.NONE else state
+        proof = self.proven[kind]
+        if kind == "legal":
+            return f"{proof.measured['passes']} passes"
+        (worst,) = (number for name, number in proof.measured.items() if name.startswith("worst"))
+        return f"{proof.size} {worst:.5f}" if kind == "precision" else f"{proof.size} {worst:.1e}"
+
+    def to_json(self) -> dict[str, Any]:
+        proven = {kind: {"state": self.state(kind)} for kind in proofs.KINDS}
+        for kind, proof in self.proven.items():
+            proven[kind] |= {"command": proof.command, "on": proof.on, "measured": dict(proof.measured)}
+        return {"target": self.target, "context": self.context, "proven": proven, "inputs_changed": self.changed or None}
+
+
+@dataclass(frozen=True)
+class Model:
+    """One manifest, in the order of its file; no modules where it is broken."""
+
+    name: str
+    family: str
+    modules: tuple[Module, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "family": self.family, "targets": [one.to_json() for one in self.modules]}
+
+
+def rows(manifests: Path, output: Path) -> list[Model]:
+    """Every manifest, read without checking it, beside what was recorded of its modules in `output`; a broken one says so in its
+    family. Raises ManifestError for a broken lock or record."""
+    recorded, proven = lock.read(output).modules, proofs.read(output)
     found = []
     for name in catalog.names(manifests):
         try:
             data = tomllib.loads(catalog.read(catalog.find(manifests, catalog.MODELS, name)))
-            family, targets = str(data["family"]), " ".join(data["target"])
-        except (ValueError, KeyError, TypeError, ManifestError):
-            family, targets = "(broken: codegen show says why)", ""
-        found.append(dict(zip(COLUMNS, (name, family, targets))))
+            family, contexts = str(data["family"]), {target: table["context"] for target, table in data["target"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError, ManifestError):
+            family, contexts = BROKEN, {}
+        modules = []
+        for target, context in contexts.items():
+            path = module_path(name, target, twin=False)
+            digest = sha256((output / path).read_bytes()).hexdigest() if (output / path).is_file() else None
+            changed = recorded[path].changed if path in recorded else ""
+            modules.append(Module(target, context, digest, proven.get(path, {}), changed))
+        found.append(Model(name, family, tuple(modules)))
     return found
 
 
@@ -56,11 +122,22 @@ def outline(manifests: Path, name: str) -> tuple[list[str], dict[str, str] | Non
         return list(loaded.target), loaded.weights and dict(loaded.weights)
 
 
-def table(found: Sequence[dict[str, str]]) -> str:
-    """Rows below their headings, in columns as wide as their widest entry."""
-    cells = [COLUMNS, *(tuple(row.values()) for row in found)]
+def _lines(found: Iterable[Model]) -> list[list[str]]:
+    """The cells of each module, and those of a model that has none."""
+    empty = [""] * (len(COLUMNS) - 2)
+    return [[model.name, model.family, *cells] for model in found for cells in [one.cells() for one in model.modules] or [empty]]
+
+
+def table(found: Iterable[Model]) -> str:
+    """A line for each module below their headings, in columns as wide as their widest entry."""
+    cells = [list(COLUMNS), *_lines(found)]
     widths = [max(map(len, column)) for column in zip(*cells)]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in cells)
+
+
+def markdown(found: Iterable[Model]) -> str:
+    """The same as a table for a README."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [COLUMNS, ["---"] * len(COLUMNS), *_lines(found)])
 
 
 def describe(resolved: Resolved, shapes: Sequence[PassShape]) -> str:

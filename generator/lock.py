@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from dataclasses import asdict, dataclass, field
+import time
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from generator.errors import Diagnostic, ManifestError
+from generator.errors import Diagnostic, ManifestError, shown
 
 NAME = "codegen.lock"
 PENDING = "codegen.lock.pending"  # the next lock, while files are being replaced
-VERSION = 1
+VERSION = 2
+
+
+def module_path(model: str, target: str, twin: bool) -> str:
+    """Where a module lies below the output folder."""
+    folder = model.replace(".", "_").replace("-", "_") + ("_twin" if twin else "")
+    return f"{folder}/{target}.py"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One published module: digests of everything it was made from (`sources`: templates and generator) and of its own bytes."""
+    """One published module: digests of everything it was made from (`sources`: templates and generator) and of its own bytes.
+
+    `changed` is the day (YYYY-MM-DD, UTC) of the build that found another manifest or board than the one before it, or
+    templates or a generator that make another text of the module: what had changed of its inputs, and not only beside them.
+    """
 
     model: str
     target: str
@@ -25,6 +37,15 @@ class Entry:
     sources: str
     tools: str
     output: str
+    changed: str
+
+    def since(self, before: Entry | None, day: str) -> Entry:
+        """The entry with its day: that of `before` where what it was made from is the same, else `day`."""
+        same = before is not None and all(getattr(self, name) == getattr(before, name) for name in MADE_FROM)
+        return replace(self, changed=before.changed if same else day)
+
+
+MADE_FROM = ("manifest", "board", "output")
 
 
 @dataclass(frozen=True)
@@ -59,6 +80,19 @@ def _parse(path: Path) -> Lock:
         rule = f"is no lock file of version {VERSION} ({error})"
         hint = "restore it, or delete it and build with --force"
         raise ManifestError([Diagnostic(str(path), None, "", "", rule, hint)]) from None
+
+
+def today() -> str:
+    """The day in UTC, of SOURCE_DATE_EPOCH where that is set, so that a build can be repeated to the byte. Raises
+    ManifestError for one that is no number of seconds.
+    """
+    stated = os.environ.get("SOURCE_DATE_EPOCH")
+    try:
+        seconds = time.time() if stated is None else int(stated)
+        return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        rule, hint = "must be whole seconds since 1970", "correct it, or leave it unset to take the clock's"
+        raise ManifestError([Diagnostic("environment", None, "SOURCE_DATE_EPOCH", shown(stated), rule, hint)]) from None
 
 
 def read(output: Path) -> Lock:

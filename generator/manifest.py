@@ -12,11 +12,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from generator import attention_rules, catalog, experts, rules, unsupported
+from generator import attention_rules, catalog, experts, rules, unsupported, wrappers
 from generator.errors import Diagnostic, ManifestError, shown
 from generator.families import FAMILIES
 from generator.schema import AnyArray, Array, Table, between, dotted, named, one_of, refuse, validate
 from generator.toml_source import Source, scan
+from generator.wrappers import WRAPPERS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -151,12 +152,15 @@ class TargetTable(Table):
 
 
 class Manifest(Table):
-    """A model as its file describes it. Lengths and contexts count tokens."""
+    """A model as its file describes it. Lengths and contexts count tokens. `wrapper` is the model of images and text, if any,
+    whose text model it is and whose checkpoint it is published in.
+    """
 
     name: Annotated[str, AfterValidator(_name)]
     family: Annotated[str, named(*FAMILIES, rule=_family_rule)]
     source: Annotated[str, AfterValidator(_text)]
     model: Model
+    wrapper: Annotated[str, named(*WRAPPERS)] | None = None
     weights: PackagedWeights | None = None
     target: Annotated[dict[str, TargetTable], Field(min_length=1)]
 
@@ -196,7 +200,12 @@ def parse(text: str, path: str, targets: Collection[str]) -> ModelFile:
 def check(data: dict[str, Any], path: str, source: Source, targets: Collection[str]) -> ModelFile:
     """Plain data -> the checked manifest. Raises ManifestError."""
     manifest = validate(Manifest, data, path, source)
-    problems = (*rules.problems(manifest, targets), *attention_rules.problems(manifest))
+    misplaced = wrappers.problem(manifest.wrapper, manifest.family)
+    problems = (
+        *rules.problems(manifest, targets),
+        *attention_rules.problems(manifest),
+        *([misplaced] if misplaced else []),
+    )
     if problems:
         raise ManifestError(_located(problem, path, source) for problem in problems)
     return ModelFile(path, source, manifest)

@@ -7,9 +7,10 @@ that this module can choose.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from typing import TypeVar
 
 from generator.tiles import TILE_BYTES
 
@@ -143,16 +144,31 @@ def _layouts(token_tiles: int, output_tiles: int, grid: tuple[int, int]) -> Iter
             yield "multicast_1d", columns, rows, token_tiles, core_columns
 
 
-def _candidates(token_tiles: int, inner_tiles: int, output_tiles: int, grid: tuple[int, int]) -> Iterator[Matmul]:
-    """Every configuration that keeps the divisibility rules, whether or not its buffers fit."""
-    inner_blocks = [block for block in divisors(inner_tiles) if block <= WIDEST_INNER_BLOCK]
+def _inner_blocks(inner_tiles: int) -> list[int]:
+    """Tiles of the inner dimension that may be summed at a time, the most first."""
+    return [block for block in reversed(divisors(inner_tiles)) if block <= WIDEST_INNER_BLOCK]
+
+
+Choice = TypeVar("Choice", Matmul, MinimalMatmul)
+
+
+def _deepest(choices: Iterable[Choice], size: Callable[[Choice], int], l1_bytes: int) -> Choice | None:
+    """The first of `choices` that fits. They differ in the inner block alone, the largest first, and the one with the fewest
+    steps over the inner dimension is the cheapest of them: fewer partial sums are added and fewer hands shaken."""
+    return next((choice for choice in choices if size(choice) <= l1_bytes), None)
+
+
+def _families(
+    token_tiles: int, output_tiles: int, grid: tuple[int, int], inner_blocks: Sequence[int]
+) -> Iterator[Iterator[Matmul]]:
+    """Every configuration that keeps the divisibility rules, whether or not its buffers fit; those together that differ in the
+    inner block alone."""
     for form, grid_columns, grid_rows, core_rows, core_columns in _layouts(token_tiles, output_tiles, grid):
         for block_rows in divisors(core_rows):
             for block_columns in divisors(core_columns):
                 for subblock in _subblocks(block_rows, block_columns):
-                    for inner_block in inner_blocks:
-                        blocks = (inner_block, *subblock, block_rows, block_columns, core_rows, core_columns)
-                        yield Matmul(form, grid_columns, grid_rows, *blocks)
+                    blocks = (*subblock, block_rows, block_columns, core_rows, core_columns)
+                    yield (Matmul(form, grid_columns, grid_rows, inner, *blocks) for inner in inner_blocks)
 
 
 @cache
@@ -173,20 +189,17 @@ def choose_matmul(
     `inner_block` fixes the tiles of the inner dimension that are summed at a time, and with it the order of the sum. Raises
     NoProgram where not even single-tile blocks fit `l1_bytes`.
     """
-    legal = (
-        choice
-        for choice in _candidates(token_tiles, inner_tiles, output_tiles, grid)
-        if inner_block in (None, choice.inner_block)
-        and matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, left_dtype) <= l1_bytes
-    )
-    best = min(
-        legal,
-        key=lambda choice: (
-            _matmul_cycles(choice, choice.core_rows, choice.core_columns, inner_tiles, weight_dtype),
-            matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, left_dtype),
-        ),
-        default=None,
-    )
+    inner_blocks = [block for block in _inner_blocks(inner_tiles) if inner_block in (None, block)]
+
+    def size(choice: Matmul) -> int:
+        return matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, left_dtype)
+
+    def cost(choice: Matmul) -> tuple[float, int]:
+        cycles = _matmul_cycles(choice, choice.core_rows, choice.core_columns, inner_tiles, weight_dtype)
+        return cycles, size(choice)
+
+    families = _families(token_tiles, output_tiles, grid, inner_blocks)
+    best = min(filter(None, (_deepest(family, size, l1_bytes) for family in families)), key=cost, default=None)
     if best is None:
         sizes = f"{token_tiles} x {inner_tiles} x {output_tiles}"
         raise NoProgram(f"no matmul of {sizes} tiles fits {l1_bytes} bytes of L1 on one core")
@@ -229,28 +242,22 @@ def choose_minimal_matmul(
     """
     step = 2 if fused == PAIRS else 1
     core_rows, core_columns = minimal_shares(token_tiles, output_tiles, grid, fused)
-    choices = (
-        MinimalMatmul(*grid, block_rows, inner_block, block_columns, subblock_rows, subblock_columns)
-        for subblock_rows, subblock_columns in MINIMAL_SUBBLOCKS
-        if subblock_columns % step == 0
-        for block_rows in _blocks(core_rows, subblock_rows)
-        for block_columns in _blocks(core_columns, subblock_columns)
-        for inner_block in divisors(inner_tiles)
-        if inner_block <= WIDEST_INNER_BLOCK
+    inner_blocks = _inner_blocks(inner_tiles)
+
+    def size(choice: MinimalMatmul) -> int:
+        return minimal_matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, fused)
+
+    def cost(choice: MinimalMatmul) -> tuple[float, int]:
+        return program_cycles(choice, token_tiles, inner_tiles, output_tiles, weight_dtype, fused), size(choice)
+
+    families = (
+        (MinimalMatmul(*grid, block_rows, inner, block_columns, *subblock) for inner in inner_blocks)
+        for subblock in MINIMAL_SUBBLOCKS
+        if subblock[1] % step == 0
+        for block_rows in _blocks(core_rows, subblock[0])
+        for block_columns in _blocks(core_columns, subblock[1])
     )
-    legal = (
-        choice
-        for choice in choices
-        if minimal_matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, fused) <= l1_bytes
-    )
-    best = min(
-        legal,
-        key=lambda choice: (
-            program_cycles(choice, token_tiles, inner_tiles, output_tiles, weight_dtype, fused),
-            minimal_matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, fused),
-        ),
-        default=None,
-    )
+    best = min(filter(None, (_deepest(family, size, l1_bytes) for family in families)), key=cost, default=None)
     if best is None:
         sizes = f"{token_tiles} x {inner_tiles} x {output_tiles}"
         raise NoProgram(f"no minimal matmul of {sizes} tiles fits {l1_bytes} bytes of L1 on one core")

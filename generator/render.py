@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from generator import kinds, programs, rules
+from generator import kinds, programs, rules, wrappers
 from generator.geometry import Resolved, Rope
 from generator.kinds import experts
 from generator.matmuls import fidelity
@@ -172,8 +172,8 @@ def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, tem
             fuses_residual=programs.fuses_residual(resolved),
             heads_dtype=programs.heads_dtype(resolved),
             **_experts(resolved),
-            model_weights=kinds.model_weights(resolved),
-            layer_weights=kinds.layer_weights(resolved),
+            model_weights=wrappers.published(resolved.wrapper, kinds.model_weights(resolved)),
+            layer_weights=wrappers.published(resolved.wrapper, kinds.layer_weights(resolved)),
             parts=[part.__name__.rsplit(".", 1)[1] for part in kinds.layer_parts(resolved)],
             after_layer=AFTER_LAYER,
             because=lambda field: because(resolved, field),

@@ -65,6 +65,7 @@ def keys(target: str, model: Model, dtypes: type, rope: type, experts: type) -> 
     return found | {
         "module": "name",
         "target": table,
+        "wrapper": "wrapper",
         "packaged_weights": "weights",
         "intermediate": inner,
         "experts": "family" if model.experts is None else "model.experts",

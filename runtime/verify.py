@@ -25,6 +25,7 @@ from runtime.verification.report import Case, Gate, LayerRow, Report
 from runtime.verification.sources import load_peer, locate
 from runtime.weights import load_weights
 from runtime.weights import release as release_weights
+from runtime.wrapped import is_text_model
 
 FLOAT32 = "float32"
 DECLARED = "declared"
@@ -60,7 +61,7 @@ def main_verification(
     return_freed_memory()
     source = locate(weights, package_file)
     progress(f"loading {source} into transformers")
-    peer = load_peer(source, module.GEOMETRY)
+    peer = load_peer(source, module.GEOMETRY, is_text_model(module))
     texts, tokens = tokenize(module, peer.tokenizer, prompts)
     progress(f"transformers answers {len(tokens)} prompts")
     answers, seconds = peer_logits(peer.model, tokens)

@@ -21,6 +21,7 @@ from runtime.errors import ModuleError, WeightError
 from runtime.resources import Ownership, Scope
 from runtime.tables import Geometry, Weight
 from runtime.transforms import EMBEDDINGS, RULES, source_shapes
+from runtime.wrapped import TEXT_MODEL, TextModel, is_text_model
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 UPLOADED = (torch.float32, torch.bfloat16)
@@ -44,6 +45,8 @@ def load_weights(
     if not 0 < count <= module.LAYERS:
         raise ModuleError(f"{count} layers were asked for; the module has 1 to {module.LAYERS}")
     checkpoint = open_checkpoint(source)
+    if is_text_model(module):
+        checkpoint = TextModel(checkpoint)
     check_checkpoint(module, checkpoint, count)
     with Ownership().scope() as scope:
         loaded = {weight.name: _upload(checkpoint, device, weight, module.GEOMETRY, scope) for weight in module.WEIGHTS}
@@ -149,7 +152,7 @@ def _follows(module: ModuleType, checkpoint: Checkpoint, name: str) -> bool:
     """Whether a tensor that no table names only repeats what the others say."""
     if name.endswith(ROTARY_BUFFER):
         return True
-    if name != TIED_HEAD or not module.GEOMETRY.tied_embeddings:
+    if name.removeprefix(TEXT_MODEL) != TIED_HEAD or not module.GEOMETRY.tied_embeddings:
         return False
     embedding = next(weight.sources[0] for weight in module.WEIGHTS if weight.transform in EMBEDDINGS)
     same = checkpoint.shape(name) == checkpoint.shape(embedding) and torch.equal(

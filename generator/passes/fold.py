@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import libcst as cst
+
+from generator.passes.names import walk
 
 
 def _literal(node: cst.BaseExpression) -> bool | None:
@@ -72,6 +76,16 @@ class _Fold(cst.CSTTransformer):
         return updated_node
 
 
+def _folded(statement: cst.BaseStatement) -> Iterable[cst.BaseStatement]:
+    """What is left of a top-level statement; one without a branch stays as it is, which most are."""
+    if not any(isinstance(node, (cst.If, cst.IfExp)) for node in walk(statement)):
+        return (statement,)
+    left = statement.visit(_Fold())
+    if isinstance(left, cst.RemovalSentinel):
+        return ()
+    return left if isinstance(left, cst.FlattenSentinel) else (left,)
+
+
 def fold_constants(module: cst.Module) -> cst.Module:
     """Take the known branch of every `if` on a literal; a keyword argument that folds to None goes away altogether."""
-    return module.visit(_Fold())
+    return module.with_changes(body=[left for statement in module.body for left in _folded(statement)])

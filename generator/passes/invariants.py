@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterator
 
 import libcst as cst
 
-from generator.passes.names import definition, imported, reads, uses
+from generator.passes.names import definition, imported, reads, uses, walk
 
 # Operations whose numerics or placement depend on options that the library would otherwise default silently.
 REQUIRED_OPTIONS = {
@@ -47,51 +48,35 @@ class InvariantError(Exception):
     """The templates produced a module that breaks a promise; the message names the construct."""
 
 
-class _Check(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.faults: list[str] = []
-
-    def visit_If(self, node: cst.If) -> None:  # noqa: N802 (libcst's names)
-        self.faults.append("an `if` statement survives")
-
-    def visit_IfExp(self, node: cst.IfExp) -> None:  # noqa: N802
-        self.faults.append("a conditional expression survives")
-
-    def visit_CompIf(self, node: cst.CompIf) -> None:  # noqa: N802
-        self.faults.append("an `if` in a comprehension survives")
-
-    def visit_SimpleString(self, node: cst.SimpleString) -> None:  # noqa: N802
-        if "{{" in node.value or "{%" in node.value:
-            self.faults.append(f"template syntax survives in {node.value[:40]}")
-
-    def visit_Call(self, node: cst.Call) -> None:  # noqa: N802
-        if not isinstance(node.func, cst.Attribute):
-            return
+def _broken(node: cst.CSTNode) -> Iterator[str]:
+    """What is wrong with one construct, whatever stands around it."""
+    if isinstance(node, cst.If):
+        yield "an `if` statement survives"
+    elif isinstance(node, cst.IfExp):
+        yield "a conditional expression survives"
+    elif isinstance(node, cst.CompIf):
+        yield "an `if` in a comprehension survives"
+    elif isinstance(node, cst.SimpleString) and ("{{" in node.value or "{%" in node.value):
+        yield f"template syntax survives in {node.value[:40]}"
+    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         operation = node.func.attr.value
         keywords = {argument.keyword.value for argument in node.args if argument.keyword is not None}
         for option in REQUIRED_OPTIONS.get(operation, ()):
             if option not in keywords:
-                self.faults.append(f"a call of {operation} leaves {option} to the library's default")
+                yield f"a call of {operation} leaves {option} to the library's default"
 
 
-class _Bound(cst.CSTVisitor):
+def _bound(statement: cst.BaseStatement, defined: str | None) -> set[str]:
     """Names bound inside one top-level statement, without the one that it defines: parameters, locals, loop variables."""
-
-    def __init__(self, defined: str | None) -> None:
-        self.defined = defined
-        self.names: set[str] = set()
-
-    def visit_Param(self, node: cst.Param) -> None:  # noqa: N802
-        self.names.add(node.name.value)
-
-    def visit_AssignTarget(self, node: cst.AssignTarget) -> None:  # noqa: N802
-        self.names |= uses(node.target) - {self.defined}
-
-    def visit_For(self, node: cst.For) -> None:  # noqa: N802
-        self.names |= uses(node.target)
-
-    def visit_CompFor(self, node: cst.CompFor) -> None:  # noqa: N802
-        self.names |= uses(node.target)
+    names: set[str] = set()
+    for node in walk(statement):
+        if isinstance(node, cst.Param):
+            names.add(node.name.value)
+        elif isinstance(node, cst.AssignTarget):
+            names |= uses(node.target) - {defined}
+        elif isinstance(node, (cst.For, cst.CompFor)):
+            names |= uses(node.target)
+    return names
 
 
 def _undefined(module: cst.Module) -> list[str]:
@@ -106,10 +91,8 @@ def _undefined(module: cst.Module) -> list[str]:
         if imported(statement) is not None:
             continue
         name = definition(statement)
-        bound = _Bound(name)
-        statement.visit(bound)
         # A function may use what is defined anywhere; a constant only what stands above it.
-        visible = known | bound.names | (later if isinstance(statement, cst.FunctionDef) else set())
+        visible = known | _bound(statement, name) | (later if isinstance(statement, cst.FunctionDef) else set())
         for missing in sorted(reads(statement) - visible):
             faults.append(f"{name or 'a statement'} uses {missing}, which nothing above it defines")
         if name is not None:
@@ -119,9 +102,7 @@ def _undefined(module: cst.Module) -> list[str]:
 
 def check_invariants(module: cst.Module) -> cst.Module:
     """Return the module unchanged, or raise InvariantError listing every broken promise."""
-    check = _Check()
-    module.visit(check)
-    faults = [*check.faults, *_undefined(module)]
+    faults = [fault for node in walk(module) for fault in _broken(node)] + _undefined(module)
     if faults:
         raise InvariantError("the emitted module breaks its promises: " + "; ".join(faults))
     return module

@@ -133,6 +133,12 @@ def render(report: Report) -> list[Any]:
     return [*_prompts(report), "", _routes(report), "", _layers(report), "", *failed, _summary(report)]
 
 
+def brief(report: Report) -> list[str]:
+    """What a reader of many reports sees: what ran, every case that failed, and a last line."""
+    failed = [_failure(case) for case in report.cases if not case.passed]
+    return [f"[bold]{report.model} on {report.target} ({report.backend}), {_escape(report.weights)}[/bold]", *failed, _summary(report)]
+
+
 def _prompts(report: Report) -> list[str]:
     """Each prompt by itself, in the precision that a device computes in where it was run: the likeliest next tokens of
     the three under each other, with the time each took, and how far they agree."""

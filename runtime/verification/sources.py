@@ -21,6 +21,7 @@ from runtime.tables import Geometry
 from runtime.verification.joined_experts import joined, published
 from runtime.verification.published import published_config, published_kind
 from runtime.weights import ROTARY_BUFFER
+from runtime.wrapped import TextModel, alone
 
 RANDOM_SEED = 20
 
@@ -59,9 +60,10 @@ def locate(weights: str, package_file: tuple[str, str] | None) -> Source:
     return Source("pretrained" if (path / "config.json").is_file() else "checkpoint", path)
 
 
-def load_peer(source: Source, geometry: Geometry) -> Peer:
+def load_peer(source: Source, geometry: Geometry, text_model: bool = False) -> Peer:
     """The transformers model of `source`, in float32 with eager attention. A GGUF file, or a folder with config.json,
-    says itself what it is, so that a wrong manifest shows; other sources are built from `geometry`.
+    says itself what it is, so that a wrong manifest shows; other sources are built from `geometry`. Where it is a
+    `text_model` inside another one, the source may hold the whole, which then answers, and only its tensors are kept.
     """
     transformers = import_transformers()
     tokenizer = None
@@ -72,12 +74,13 @@ def load_peer(source: Source, geometry: Geometry) -> Peer:
         open_checkpoint(source.path)  # names a truncated file, which transformers does not
         if (source.path / "tokenizer_config.json").is_file():
             tokenizer = _load(transformers.AutoTokenizer, source.path)
-        model = _load_model(transformers, source.path, use_safetensors=True)
+        model = _load_model(transformers, source.path, whole=text_model, use_safetensors=True)
     else:
-        tensors = _read(source, geometry)
+        tensors = _read(source, geometry, text_model)
         require_parameters(tensors, geometry, str(source))
         model = _build(transformers, geometry, tensors)
-    tensors = _untied({name: tensor.detach() for name, tensor in model.state_dict().items()}, geometry)
+    named = _named(model.state_dict(), text_model)
+    tensors = _untied({name: tensor.detach() for name, tensor in named.items()}, geometry)
     tensors = published(tensors, geometry)
     require_parameters(tensors, geometry, str(source))
     return Peer(model.eval(), tensors, tokenizer)
@@ -143,10 +146,14 @@ def _load(loader: Any, folder: Path, **options: Any) -> Any:
         raise WeightError(f"transformers cannot read {options.get('gguf_file', '')} in {folder}: {error}") from error
 
 
-def _load_model(transformers: Any, folder: Path, **options: Any) -> Any:
-    """transformers draws a missing parameter at random without an error: what it did not find is refused here."""
+def _load_model(transformers: Any, folder: Path, whole: bool = False, **options: Any) -> Any:
+    """transformers draws a missing parameter at random without an error: what it did not find is refused here. `whole`: the
+    folder may hold a model of images and text, which transformers loads by another class.
+    """
     options |= {"dtype": torch.float32, "attn_implementation": "eager", "output_loading_info": True}
-    model, found = _load(transformers.AutoModelForCausalLM, folder, **options)
+    of_images = whole and hasattr(_load(transformers.AutoConfig, folder), "text_config")
+    loader = transformers.AutoModelForImageTextToText if of_images else transformers.AutoModelForCausalLM
+    model, found = _load(loader, folder, **options)
     faults = [f"{name} is missing" for name in sorted(found["missing_keys"])]
     faults += [f"{name} is not a parameter of this model" for name in sorted(found["unexpected_keys"])]
     faults += [f"{name[0]} has another shape" for name in sorted(found["mismatched_keys"])]
@@ -161,12 +168,21 @@ def _untied(tensors: dict[str, Tensor], geometry: Geometry) -> dict[str, Tensor]
     }
 
 
-def _read(source: Source, geometry: Geometry) -> dict[str, Tensor]:
+def _named(tensors: Mapping[str, Tensor], text_model: bool) -> dict[str, Tensor]:
+    """Tensors by the names that the reference knows; of a model around a text model, the text model's."""
+    if not text_model:
+        return dict(tensors)
+    return {name: tensor for held, tensor in tensors.items() if (name := alone(held)) is not None}
+
+
+def _read(source: Source, geometry: Geometry, text_model: bool) -> dict[str, Tensor]:
     if source.kind == "random":
         return dict(RandomParameters(geometry, RANDOM_SEED))
-    checkpoint = open_checkpoint(source.path)
+    opened = open_checkpoint(source.path)
+    checkpoint = TextModel(opened) if text_model else opened
     names = [name for name in checkpoint.names() if not name.endswith(ROTARY_BUFFER)]
-    return published(_untied({name: checkpoint.read(name).float() for name in names}, geometry), geometry)
+    tensors = _named({name: checkpoint.read(name).float() for name in names}, text_model)
+    return published(_untied(tensors, geometry), geometry)
 
 
 def _build(transformers: Any, geometry: Geometry, tensors: dict[str, Tensor]) -> Any:

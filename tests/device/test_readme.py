@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from generator import catalog
-from generator.build import module_path
+from generator.lock import module_path
 from generator.captured import add_modelled_time
 from runtime.legality.environment import PROJECT
 from runtime.legality.table import markdown

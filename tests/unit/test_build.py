@@ -17,6 +17,7 @@ from tests.support.building import (
     Project,
     built_project,
     codegen,
+    committed,
     committed_text,
     remember_emissions,
     unbuilt_project,
@@ -42,7 +43,8 @@ def in_a_process(
 
 def test_the_committed_tree_is_up_to_date() -> None:
     outcome = codegen("build", "--all", "--check")
-    assert (outcome.code, outcome.out) == (0, "29 modules, 29 up to date, 0 stale\n"), outcome.out
+    modules = len(committed())
+    assert (outcome.code, outcome.out) == (0, f"{modules} modules, {modules} up to date, 0 stale\n"), outcome.out
 
 
 def test_a_build_writes_packages_modules_and_the_lock(tmp_path: Path) -> None:
@@ -137,6 +139,14 @@ def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "templates"
 
 
+def edit_template(templates: Path, old: str, new: str) -> None:
+    """Change the template of the body."""
+    path = templates / "body.py.jinja"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
 def test_copied_templates_change_nothing(project: Project, templates: Path) -> None:
     assert project.build("--check").code == 0
 
@@ -144,12 +154,7 @@ def test_copied_templates_change_nothing(project: Project, templates: Path) -> N
 def test_a_template_edit_that_changes_a_line_is_stale_and_says_which_file_and_why(
     project: Project, templates: Path
 ) -> None:
-    path = templates / "body.py.jinja"
-    text = path.read_text(encoding="utf-8")
-    assert "ttnn.deallocate(wide)" in text
-    path.write_text(
-        text.replace("ttnn.deallocate(wide)", "ttnn.deallocate(wide, force=True)"), encoding="utf-8"
-    )
+    edit_template(templates, "ttnn.deallocate(wide)", "ttnn.deallocate(wide, force=True)")
     outcome = project.build("--check")
     assert (outcome.code, outcome.out) == (
         1,
@@ -206,6 +211,36 @@ def test_a_new_version_of_a_tool_that_changes_nothing_is_not_stale(
     assert project.build("--check").out == "1 module, 1 up to date, 0 stale\n"
     assert project.build().out == "1 module, 1 up to date, 0 built\n"
     assert lock.read(project.output).modules["m/n150.py"].tools == "black 99"
+
+
+def day_of(project: Project) -> str:
+    return lock.read(project.output).modules["m/n150.py"].changed
+
+
+@pytest.mark.parametrize("changed", ["manifest", "board", "template"])
+def test_a_build_records_the_day_on_which_a_module_was_made_from_something_else(
+    project: Project, templates: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    if changed == "template":
+        edit_template(templates, "ttnn.deallocate(wide)", "ttnn.deallocate(wide, force=True)")
+    elif changed == "manifest":
+        project.edit("[model]\n", "# only words\n[model]\n")
+    else:
+        board = project.manifests / "targets" / "n150.toml"
+        board.write_text(board.read_text(encoding="utf-8") + "# only words\n", encoding="utf-8")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    assert project.build("--check").code == 1 and day_of(project) == "2023-11-14"
+    assert project.build().code == 0 and day_of(project) == "1970-01-01"
+
+
+def test_a_day_stays_where_nothing_changed_or_only_code_that_makes_other_modules(
+    project: Project, templates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    edit_template(templates, "# --- body", "{# only words #}# --- body")
+    assert project.build().out.startswith("recorded: m/n150.py: inputs changed (templates/body.py.jinja changed)")
+    after = project.outputs()
+    assert project.build().code == 0 and project.outputs() == after and day_of(project) == "2023-11-14"
 
 
 def test_a_removed_module_is_missing_and_comes_back(project: Project) -> None:

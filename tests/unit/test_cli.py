@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from generator import cli
+from generator import catalog, options
 from tests.support.building import REPOSITORY, built_project, codegen
 
 HEAVY = {"pydantic", "torch", "libcst", "black", "jinja2", "rich", "numpy", "transformers"}
@@ -43,11 +44,14 @@ def test_help_and_list_load_nothing_heavy(arguments: tuple[str, ...]) -> None:
 def test_listing_names_every_model_with_its_targets() -> None:
     outcome = codegen("list")
     lines = outcome.out.split("\n")
-    assert outcome.code == 0 and lines[0].split() == ["name", "family", "targets"]
-    assert lines[-2].split() == ["smollm2-135m", "llama", "n150", "p150"]
-    assert [row["name"] for row in codegen("list", "--json").data["models"]] == [
-        line.split()[0] for line in lines[1:-1]
-    ]
+    assert outcome.code == 0 and lines[0].split()[:4] == ["model", "family", "target", "context"]
+    shown = [line.split()[:4] for line in lines[1 : lines.index("")]]
+    assert shown[-1] == ["smollm2-135m", "llama", "p150", "8192"]
+    models = codegen("list", "--json").data["models"]
+    assert [
+        [model["name"], model["family"], one["target"], str(one["context"])] for model in models for one in model["targets"]
+    ] == shown
+    assert tuple(line[0] for line in shown if line[2] == "p150") == catalog.names(catalog.BUILT_IN)
 
 
 def test_listing_goes_on_past_a_broken_manifest(tmp_path: Path) -> None:
@@ -57,7 +61,8 @@ def test_listing_goes_on_past_a_broken_manifest(tmp_path: Path) -> None:
     (project.manifest.parent / "c.toml").mkdir()
     outcome = codegen("list", "--manifests", project.manifests)
     assert outcome.code == 0
-    assert [line.split()[:2] for line in outcome.out.strip().split("\n")[1:]] == [
+    lines = outcome.out.split("\n")
+    assert [line.split()[:2] for line in lines[1 : lines.index("")]] == [
         ["a", "(broken:"],
         ["b", "(broken:"],
         ["c", "(broken:"],
@@ -159,7 +164,7 @@ def test_every_mistake_of_a_manifest_is_in_the_json(tmp_path: Path) -> None:
 
 
 def test_outside_a_clone_an_output_folder_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(options, "REPOSITORY", tmp_path)
     outcome = codegen("build", "--all", "--check", "--json")
     assert outcome.code == 2
     assert outcome.data["errors"][0]["hint"] == "name a folder with --output DIR"
@@ -169,11 +174,28 @@ def test_outside_a_clone_an_output_folder_must_be_named(tmp_path: Path, monkeypa
 def test_a_terminal_sees_progress_only_on_work_over_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = built_project(tmp_path)
     clock = iter([0.0, 0.5, 0.0, 2.0])
-    monkeypatch.setattr(cli.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(options.time, "monotonic", lambda: next(clock))
     assert project.build("--check", terminal=True).err == "\r\x1b[K"
     assert project.build("--check", terminal=True).err == "\r\x1b[Km/n150.py\r\x1b[K"
     assert project.build("--check", "--json", terminal=True).err == ""
     assert project.build("--check").err == ""
+
+
+def test_a_listing_is_json_or_a_table() -> None:
+    outcome = codegen("list", "--json", "--markdown")
+    assert outcome.code == 2 and "print JSON or a table, not both" in outcome.err
+
+
+@pytest.mark.parametrize("arguments", [("--check",), ("--no-such-option",)], ids=" ".join)
+def test_garbage_is_looked_for_again_when_a_build_is_over(tmp_path: Path, monkeypatch, arguments: tuple[str, ...]) -> None:
+    project, seen = built_project(tmp_path), []
+    monkeypatch.setattr("generator.build.examine", lambda *_: seen.append(gc.isenabled()) or [])
+    project.build(*arguments)
+    assert gc.isenabled() and seen == [False] * (arguments == ("--check",))
+    monkeypatch.setattr("generator.build.examine", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        project.build("--check")
+    assert gc.isenabled()
 
 
 def test_json_of_a_listing_is_one_line() -> None:

@@ -66,6 +66,7 @@ SHIPPED = {
     "phi-3.5-mini": "Phi-3.5-mini-instruct",
     "phi-4": "phi-4",
     "gemma-2-9b": "gemma-2-9b",
+    "mistral-small-3.1-24b": "Mistral-Small-3.1-24B-Instruct-2503",
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from generator.build import Request
-from generator.cli import _name_keys
+from generator.proving import _name_keys
 from runtime.legality.blame import code_at, entry_line, lines_behind
 from runtime.legality.command import Job, verdict
 from runtime.legality.process import Outcome

@@ -34,6 +34,17 @@ GEOMETRY = [  # heads and widths that no tile holds
     ),
 ]
 
+WRAPPERS = [  # models of images and text around the model
+    (
+        [('source = "a test"', 'source = "a test"\nwrapper = "mistral3"')],
+        'm.toml:4: wrapper = "mistral3": holds no model of the family llama; write family = "mistral", or leave wrapper out',
+    ),
+    (
+        [('source = "a test"', 'source = "a test"\nwrapper = "mistral"')],
+        'm.toml:4: wrapper = "mistral": is not built; only "mistral3" is',
+    ),
+]
+
 SHAPES = [  # lengths, chunks, waves and contexts that the planner could not use (B-05)
     (
         [("prefill_chunk = 1024", "prefill_chunk = 1000")],
@@ -279,6 +290,11 @@ ESCAPES = [  # strings that try to become code or to leave the folder
 
 @pytest.mark.parametrize(("changes", "message"), GEOMETRY)
 def test_heads_and_widths_fill_tiles(changes: list[tuple[str, str]], message: str) -> None:
+    assert refusal(*changes) == message
+
+
+@pytest.mark.parametrize(("changes", "message"), WRAPPERS)
+def test_a_wrapper_is_known_and_holds_models_of_the_family(changes, message: str) -> None:
     assert refusal(*changes) == message
 
 

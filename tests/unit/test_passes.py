@@ -14,6 +14,7 @@ from generator import inputs
 from generator.passes import PASSES
 from generator.passes.fold import fold_constants
 from generator.passes.invariants import InvariantError, check_invariants
+from generator.passes.names import uses, walk
 from generator.passes.order import order_definitions
 from generator.passes.prune import prune_unused
 from generator.pipeline import FORMAT, TemplateFault, emit
@@ -235,3 +236,87 @@ def test_a_template_that_makes_no_valid_module_is_refused(templates: Path, text:
     append(templates / "body.py.jinja", text)
     with pytest.raises(TemplateFault, match=fault):
         emit(resolved("smollm2-135m", "n150"), "models/smollm2-135m.toml", templates)
+
+
+class Visitor(libcst.CSTVisitor):
+    """What the library's own way through a tree meets, in its order."""
+
+    def __init__(self) -> None:
+        self.met: list[libcst.CSTNode] = []
+
+    def on_visit(self, node: libcst.CSTNode) -> bool:
+        self.met.append(node)
+        return True
+
+
+class Names(libcst.CSTVisitor):
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def visit_Name(self, node: libcst.Name) -> None:  # noqa: N802 (libcst's names)
+        self.names.add(node.value)
+
+    def visit_Attribute(self, node: libcst.Attribute) -> bool:  # noqa: N802
+        node.value.visit(self)
+        return False
+
+    def visit_Arg(self, node: libcst.Arg) -> bool:  # noqa: N802
+        node.value.visit(self)
+        return False
+
+
+CODE = (
+    libcst.BaseExpression,
+    libcst.BaseStatement,
+    libcst.BaseSmallStatement,
+    libcst.Arg,
+    libcst.Param,
+    libcst.Parameters,
+    libcst.AssignTarget,
+    libcst.Decorator,
+    libcst.ImportAlias,
+    libcst.CompFor,
+    libcst.CompIf,
+    libcst.Else,
+    libcst.IndentedBlock,
+    libcst.SubscriptElement,
+    libcst.BaseElement,
+)
+ODD = """
+@decorated(with_=some[0:1], *rest, **more)
+def f(a, b: int = c, *d, e=g, **h) -> i:
+    global j
+    try:
+        with k as l, m(n) as (o, q):
+            return [r if s else t async for u in v if w if x], {**y, z: lambda aa, *, ab=ac: ad}
+    except (af, ag) as ah:
+        raise ai from aj
+    else:
+        assert ak, f"{al!r:>{am}} {'an'}"
+    while not (ao := ap.aq.ar(as_=at)):
+        del au.av[aw, ...]; ax: ay = az; ba += -bb ** bc
+    for bd, *be in bf: pass
+    if bg < bh <= bi is not bj in bk: yield from bl
+"""
+
+
+@pytest.mark.parametrize("source", [ODD, *(committed_text(model, "n150") for model in ("smollm2-135m", "phi-3.5-mini"))])
+def test_looking_at_a_tree_meets_all_code_that_the_librarys_visitor_meets(source: str) -> None:
+    tree = libcst.parse_module(source)
+    visitor = Visitor()
+    tree.visit(visitor)
+    met = {id(node) for node in walk(tree)}
+    missed = [node for node in visitor.met if isinstance(node, CODE) and id(node) not in met]
+    assert not missed and len(met) > 50
+    for statement in tree.body:
+        names = Names()
+        statement.visit(names)
+        assert uses(statement) == names.names
+
+
+def test_folding_leaves_statements_without_a_branch_as_they_are_and_takes_top_level_branches() -> None:
+    source = "a = 1\nif True:\n    b = 2\n    c = 3\nelse:\n    d = 4\nif False:\n    e = 5\nf = 6 if True else 7\n"
+    tree = libcst.parse_module(source)
+    folded = fold_constants(tree)
+    assert folded.code == "a = 1\nb = 2\nc = 3\nf = 6\n"
+    assert folded.body[0] is tree.body[0]

@@ -218,3 +218,54 @@ def test_attention_of_any_size_gets_chunks_that_divide_and_fit(
 @pytest.mark.parametrize(("dtype", "passes"), [("bfloat16", "HiFi4"), ("bfloat8_b", "HiFi2"), ("bfloat4_b", "LoFi")])
 def test_fidelity_keeps_the_mantissa_of_the_stored_dtype(dtype: str, passes: str) -> None:
     assert fidelity(dtype) == passes
+
+
+def every_matmul(token_tiles: int, inner_tiles: int, output_tiles: int, grid: tuple[int, int]):
+    """Every configuration that may be chosen, said in one loop."""
+    columns, rows = grid
+    core_rows = -(-token_tiles // rows)
+    shapes = [("multicast_2d", columns, -(-token_tiles // core_rows), core_rows, -(-output_tiles // columns))]
+    if token_tiles <= 8:
+        shapes.append(("multicast_1d", columns, rows, token_tiles, -(-output_tiles // (columns * rows))))
+    for form, grid_columns, grid_rows, high, least in shapes:
+        for wide in range(least, least + 4):
+            for block_rows, block_columns, inner in product(divisors(high), divisors(wide), divisors(inner_tiles)):
+                for sub_rows, sub_columns in product(divisors(block_rows), divisors(block_columns)):
+                    if inner <= 8 and sub_rows * sub_columns <= 4 and (sub_rows == 1 or sub_columns == block_columns):
+                        blocks = (inner, sub_rows, sub_columns, block_rows, block_columns, high, wide)
+                        yield Matmul(form, grid_columns, grid_rows, *blocks)
+
+
+@pytest.mark.parametrize("inner_block", [None, 2])
+@pytest.mark.parametrize("bank", [1393312, 300000, 60000])
+@pytest.mark.parametrize(("token_tiles", "inner_tiles", "output_tiles"), [(4, 64, 96), (8, 18, 18), (64, 160, 128), (13, 96, 30)])
+def test_no_legal_matmul_is_cheaper_than_the_chosen_one(token_tiles, inner_tiles, output_tiles, bank, inner_block) -> None:
+    sizes, dtypes = (token_tiles, inner_tiles, output_tiles), ("bfloat8_b", "bfloat16", None)
+
+    def cost(choice: Matmul) -> tuple[float, int]:
+        return program_cycles(choice, *sizes, "bfloat8_b"), matmul_bytes(choice, *dtypes)
+
+    legal = [choice for choice in every_matmul(*sizes, (8, 8)) if matmul_bytes(choice, *dtypes) <= bank]
+    costs = [cost(choice) for choice in legal if inner_block in (None, choice.inner_block)]
+    assert cost(choose_matmul(*sizes, (8, 8), bank, *dtypes, inner_block=inner_block)) == min(costs)
+
+
+@pytest.mark.parametrize("fused", [PAIRS, RESIDUAL])
+@pytest.mark.parametrize("bank", [1393312, 200000])
+@pytest.mark.parametrize(("token_tiles", "inner_tiles", "output_tiles"), [(4, 64, 96), (16, 18, 36), (64, 160, 128)])
+def test_no_legal_minimal_matmul_is_cheaper_than_the_chosen_one(token_tiles, inner_tiles, output_tiles, bank, fused) -> None:
+    sizes, dtypes = (token_tiles, inner_tiles, output_tiles), ("bfloat8_b", "bfloat16")
+    step = 2 if fused == PAIRS else 1
+
+    def cost(choice: MinimalMatmul) -> tuple[float, int]:
+        return program_cycles(choice, *sizes, "bfloat8_b", fused), minimal_matmul_bytes(choice, *dtypes, None, fused)
+
+    legal = [
+        choice
+        for rows, columns, inner in product(range(1, 9), range(step, 17, step), divisors(inner_tiles))
+        for sub_rows, sub_columns in product(divisors(rows), divisors(columns))
+        if inner <= 8 and sub_rows * sub_columns <= 4 and sub_columns % step == 0
+        for choice in [MinimalMatmul(8, 8, rows, inner, columns, sub_rows, sub_columns)]
+        if minimal_matmul_bytes(choice, *dtypes, None, fused) <= bank
+    ]
+    assert cost(choose_minimal_matmul(*sizes, (8, 8), bank, *dtypes, fused)) <= min(map(cost, legal))

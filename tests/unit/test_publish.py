@@ -220,5 +220,5 @@ def test_a_half_written_lock_is_refused_and_nothing_is_written(tmp_path: Path, n
     (project.output / name).write_text(whole[: len(whole) // 2], encoding="utf-8")
     before = project.files()
     outcome = project.build()
-    assert outcome.code == 2 and f"{name}: is no lock file of version 1" in outcome.err
+    assert outcome.code == 2 and f"{name}: is no lock file of version 2" in outcome.err
     assert project.files() == before

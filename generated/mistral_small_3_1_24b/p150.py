@@ -1,0 +1,719 @@
+"""Prefill of mistral-small-3.1-24b on p150. Written by codegen, do not edit.
+
+Rebuild:   codegen build mistral-small-3.1-24b --target p150
+Manifest:  models/mistral-small-3.1-24b.toml
+Geometry:  2365fcf2e0cc0935
+
+    40 layers of 5120 hidden and 32768 intermediate, 32 query and 8 key-value heads of 128, 131072 vocabulary
+    51200 tokens of context, 1600 key-value blocks of 32 tokens
+    bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
+
+    variant          rows            tokens a row
+    single           1               128 256 512 1024 2048
+    batched          2 4 8 16 32     128 256
+    batched          2 4 8 16        512
+    batched          2 4 8           1024
+    batched          2 4             2048
+    chunked          1               128 256 512 1024 2048
+    chunked_batched  2 4 8 16 32     128 256
+    chunked_batched  2 4 8 16        512
+    chunked_batched  2 4 8           1024
+    chunked_batched  2 4             2048
+"""
+
+from runtime.backend import ttnn
+from runtime.tables import REPLICATE, Board, Geometry, Input, Places, Rope, Shape, Store, Weight
+
+# --- constants: geometry, precision, memory and compute -------------------------------------------------------------
+
+MODEL = "mistral-small-3.1-24b"
+TARGET = "p150"
+
+VOCABULARY = 131072  # model.vocabulary
+HIDDEN = 5120  # model.hidden
+INTERMEDIATE = 32768  # model.intermediate
+LAYERS = 40  # model.layers
+QUERY_HEADS = 32  # model.query_heads
+KEY_VALUE_HEADS = 8  # model.key_value_heads
+HEAD_DIM = 128  # model.head_dim
+QUERY_WIDTH = 4096  # 32 query heads x 128
+QUERY_KEY_VALUE_WIDTH = 6144  # (32 query + 2 x 8 key-value heads) x 128
+ATTENTION_SCALE = 0.0883883461356163  # 128 ** -0.5, rounded to float32
+NORM_EPSILON = 1e-05  # model.norm_epsilon
+ROTARY_STYLE = "half_split"  # model.head_dim
+
+TILE = 32
+ROW_SLOTS = TILE  # last rows that one pass can pick: one tile of rows
+TOP_K = 32  # candidates that sampling draws from: one tile of columns
+CONTEXT = 51200  # target.p150.context
+BLOCK_SIZE = 32  # target.p150.block_size
+KEY_VALUE_BLOCKS = 1600  # target.p150.key_value_blocks
+PREFILL_CHUNK = 2048  # target.p150.prefill_chunk
+ALIGNMENT = 128  # lcm(32 block, 128 attention chunk)
+
+GEOMETRY = Geometry(
+    vocabulary=131072,
+    hidden=HIDDEN,
+    intermediate=32768,
+    layers=LAYERS,
+    query_heads=32,
+    key_value_heads=8,
+    head_dim=HEAD_DIM,
+    norm_epsilon=NORM_EPSILON,
+    query_key_value_bias=False,
+    query_key_norm=False,
+    tied_embeddings=False,
+    rope=Rope(
+        kind="default",
+        theta=1000000000.0,
+        dimensions=128,
+    ),
+    fused_projections=False,
+)
+BOARD = Board(
+    name="p150",
+    architecture="blackhole",
+    grid=(11, 10),
+    dram_banks=8,
+    dram_bank_bytes=4277141376,
+    dram_alignment=64,
+    l1_bank_bytes=1461120,
+    l1_limit=1572864,
+)
+
+ACTIVATION_DTYPE = ttnn.bfloat16  # target.p150.dtypes.activation
+WEIGHT_DTYPE = ttnn.bfloat8_b  # target.p150.dtypes.weights
+EMBEDDING_DTYPE = ttnn.bfloat16  # target.p150.dtypes.embedding
+HEAD_DTYPE = ttnn.bfloat8_b  # target.p150.dtypes.head
+KEY_VALUE_DTYPE = ttnn.bfloat8_b  # target.p150.dtypes.key_value
+HEADS_DTYPE = KEY_VALUE_DTYPE  # as the caches hold them, so that no cast follows
+NORM_DTYPE = ttnn.bfloat16  # as published
+ROTARY_DTYPE = ttnn.bfloat16  # the one type that both rotary operations take
+DRAM = ttnn.DRAM_MEMORY_CONFIG
+L1 = ttnn.L1_MEMORY_CONFIG
+TILED = ttnn.TILE_LAYOUT
+ROW_MAJOR = ttnn.ROW_MAJOR_LAYOUT
+
+NORM_COMPUTE = ttnn.WormholeComputeKernelConfig(  # a small part of a pass
+    math_fidelity=ttnn.MathFidelity.HiFi4, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
+)
+ROTARY_COMPUTE = ttnn.WormholeComputeKernelConfig(  # a small part of a pass
+    math_fidelity=ttnn.MathFidelity.HiFi4, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
+)
+MATMUL_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b weights
+    math_fidelity=ttnn.MathFidelity.HiFi2, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
+)
+HEAD_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b head
+    math_fidelity=ttnn.MathFidelity.HiFi2, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
+)
+ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and values
+    math_fidelity=ttnn.MathFidelity.HiFi2, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
+)
+
+# --- tables: the closed set of passes and their programs ------------------------------------------------------------
+
+WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
+LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+
+# variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
+TRACES = (
+    Shape("single", 1, 128, 4, 0, "last", "771dc613f824d0f5"),
+    Shape("single", 1, 256, 8, 0, "last", "56b5b5a76c90d540"),
+    Shape("single", 1, 512, 16, 0, "last", "ca0a6aacb236610a"),
+    Shape("single", 1, 1024, 32, 0, "last", "6be4e4a303f4d6bc"),
+    Shape("single", 1, 2048, 64, 0, "last", "2e6b55b8d33acbea"),
+    Shape("batched", 2, 128, 8, 0, "last", "22cd36384cd6c9b1"),
+    Shape("batched", 4, 128, 16, 0, "last", "2df6f7e0ffd68bfe"),
+    Shape("batched", 8, 128, 32, 0, "last", "dd8809ff1557ef20"),
+    Shape("batched", 16, 128, 64, 0, "last", "39859629d7fb89c9"),
+    Shape("batched", 32, 128, 128, 0, "last", "715376c04c981906"),
+    Shape("batched", 2, 256, 16, 0, "last", "dddf62b38d9b7b69"),
+    Shape("batched", 4, 256, 32, 0, "last", "cb29d027115779ca"),
+    Shape("batched", 8, 256, 64, 0, "last", "7ef832db957becae"),
+    Shape("batched", 16, 256, 128, 0, "last", "27b5e61a3525ab85"),
+    Shape("batched", 32, 256, 256, 0, "last", "c3d5df05c1494bfb"),
+    Shape("batched", 2, 512, 32, 0, "last", "8ea235a5cfc65e01"),
+    Shape("batched", 4, 512, 64, 0, "last", "700a347bc0366660"),
+    Shape("batched", 8, 512, 128, 0, "last", "e018c3c7b29ed6e4"),
+    Shape("batched", 16, 512, 256, 0, "last", "ddb7fea9b55fb86d"),
+    Shape("batched", 2, 1024, 64, 0, "last", "179f6b8a19de28d4"),
+    Shape("batched", 4, 1024, 128, 0, "last", "3165aeba88f57f8d"),
+    Shape("batched", 8, 1024, 256, 0, "last", "842ee28dd29b761c"),
+    Shape("batched", 2, 2048, 128, 0, "last", "132f196fe7e32288"),
+    Shape("batched", 4, 2048, 256, 0, "last", "ccc3cf43634d638b"),
+    Shape("chunked", 1, 128, 4, 1632, "last", "6f1d40f8b6c58cdd"),
+    Shape("chunked", 1, 256, 8, 1632, "last", "79a7e2139cbfa86f"),
+    Shape("chunked", 1, 512, 16, 1632, "last", "71765c26ae855432"),
+    Shape("chunked", 1, 1024, 32, 1632, "last", "9214427f259bc7f8"),
+    Shape("chunked", 1, 2048, 64, 1632, "last", "0fea2ea4d7a4be63"),
+    Shape("chunked_batched", 2, 128, 8, 1632, "last", "96cb9bc9c606f387"),
+    Shape("chunked_batched", 4, 128, 16, 1632, "last", "aca3db18c3dc4588"),
+    Shape("chunked_batched", 8, 128, 32, 1632, "last", "32d685442c6e1ab2"),
+    Shape("chunked_batched", 16, 128, 64, 1632, "last", "f319df84d3da1a05"),
+    Shape("chunked_batched", 32, 128, 128, 1632, "last", "03eab025e73aa79c"),
+    Shape("chunked_batched", 2, 256, 16, 1632, "last", "e8832bf6905372fc"),
+    Shape("chunked_batched", 4, 256, 32, 1632, "last", "b13b17d0f2abb77d"),
+    Shape("chunked_batched", 8, 256, 64, 1632, "last", "df436b4752a1af27"),
+    Shape("chunked_batched", 16, 256, 128, 1632, "last", "9dd011b8132f342b"),
+    Shape("chunked_batched", 32, 256, 256, 1632, "last", "bd663168915d8d8e"),
+    Shape("chunked_batched", 2, 512, 32, 1632, "last", "851359c542b644f0"),
+    Shape("chunked_batched", 4, 512, 64, 1632, "last", "0ef8e815c3f19dc6"),
+    Shape("chunked_batched", 8, 512, 128, 1632, "last", "18bab03148f02150"),
+    Shape("chunked_batched", 16, 512, 256, 1632, "last", "311f270b07838407"),
+    Shape("chunked_batched", 2, 1024, 64, 1632, "last", "1d01066e1a3e60bc"),
+    Shape("chunked_batched", 4, 1024, 128, 1632, "last", "c57ca996ef73f197"),
+    Shape("chunked_batched", 8, 1024, 256, 1632, "last", "424c90e9f3e53133"),
+    Shape("chunked_batched", 2, 2048, 128, 1632, "last", "90f657ec6baf82df"),
+    Shape("chunked_batched", 4, 2048, 256, 1632, "last", "9cf388c2e6364fd0"),
+)
+SAMPLING = ("logits", "argmax", "top_k")
+PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
+
+
+def multicast_2d(columns, rows, inner, subblock_m, subblock_n, block_m, block_n, core_m, core_n):
+    """Rows of cores share tokens and columns of cores share output columns; all but the grid counts tiles."""
+    return ttnn.MatmulMultiCoreReuseMultiCastProgramConfig(
+        compute_with_storage_grid_size=(columns, rows),
+        in0_block_w=inner,
+        out_subblock_h=subblock_m,
+        out_subblock_w=subblock_n,
+        out_block_h=block_m,
+        out_block_w=block_n,
+        per_core_M=core_m,
+        per_core_N=core_n,
+        transpose_mcast=False,
+        fused_activation=None,
+        fuse_batch=True,
+    )
+
+
+def multicast_1d(columns, rows, inner, subblock_m, subblock_n, block_m, block_n, core_m, core_n):
+    """Every core holds all tokens and a slice of the output columns; all but the grid counts tiles."""
+    return ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig(
+        compute_with_storage_grid_size=(columns, rows),
+        in0_block_w=inner,
+        out_subblock_h=subblock_m,
+        out_subblock_w=subblock_n,
+        out_block_h=block_m,
+        out_block_w=block_n,
+        per_core_M=core_m,
+        per_core_N=core_n,
+        fuse_batch=True,
+        fused_activation=None,
+        mcast_in0=True,
+    )
+
+
+def minimal(columns, rows, block_m, block_k, block_n, subblock_m, subblock_n):
+    """Blocks of a matmul that fuses what follows it; all but the grid counts tiles."""
+    return ttnn.MinimalMatmulConfig(
+        compute_with_storage_grid_size=(columns, rows),
+        M_block_size=block_m,
+        K_block_size=block_k,
+        N_block_size=block_n,
+        subblock_h=subblock_m,
+        subblock_w=subblock_n,
+    )
+
+
+def attention_chunks(query_tokens, key_tokens):
+    """Tokens of queries and keys that one core holds at a time."""
+    return ttnn.SDPAProgramConfig(
+        compute_with_storage_grid_size=BOARD.grid,
+        q_chunk_size=query_tokens,
+        k_chunk_size=key_tokens,
+        exp_approx_mode=False,
+    )
+
+
+# (role, tiles of tokens in the pass): how the matmul is cut over the cores
+MATMULS = {
+    ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
+    ("query_key_value", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
+    ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
+    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 3, 7, 18, 7, 18),
+    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 3, 13, 9, 13, 18),
+    ("query_key_value", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 18),
+    ("attention_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
+    ("attention_output", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
+    ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 8, 7, 16),
+    ("attention_output", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 16),
+    ("attention_output", 256): multicast_2d(11, 10, 8, 1, 4, 2, 16, 26, 16),
+    ("gate_up", 4): minimal(11, 10, 1, 8, 48, 1, 4),
+    ("gate_up", 8): minimal(11, 10, 1, 4, 96, 1, 4),
+    ("gate_up", 16): minimal(11, 10, 2, 8, 38, 2, 2),
+    ("gate_up", 32): minimal(11, 10, 4, 5, 38, 2, 2),
+    ("gate_up", 64): minimal(11, 10, 7, 8, 16, 1, 4),
+    ("gate_up", 128): minimal(11, 10, 13, 8, 8, 1, 4),
+    ("gate_up", 256): minimal(11, 10, 13, 8, 8, 1, 4),
+    ("down", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
+    ("down", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
+    ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
+    ("down", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 16),
+    ("down", 256): multicast_2d(11, 10, 8, 1, 4, 13, 8, 26, 16),
+    ("head", 1): multicast_1d(11, 10, 8, 1, 3, 1, 39, 1, 39),
+}
+
+# (variant, rows, tokens a row): how attention is cut
+ATTENTION = {
+    ("single", 1, 128): attention_chunks(64, 128),
+    ("single", 1, 256): attention_chunks(128, 256),
+    ("single", 1, 512): attention_chunks(256, 256),
+    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 2048): attention_chunks(128, 256),
+    ("batched", 2, 128): attention_chunks(128, 128),
+    ("batched", 4, 128): attention_chunks(64, 128),
+    ("batched", 8, 128): attention_chunks(128, 128),
+    ("batched", 16, 128): attention_chunks(128, 128),
+    ("batched", 32, 128): attention_chunks(128, 128),
+    ("batched", 2, 256): attention_chunks(256, 256),
+    ("batched", 4, 256): attention_chunks(128, 256),
+    ("batched", 8, 256): attention_chunks(128, 256),
+    ("batched", 16, 256): attention_chunks(256, 256),
+    ("batched", 32, 256): attention_chunks(256, 256),
+    ("batched", 2, 512): attention_chunks(128, 256),
+    ("batched", 4, 512): attention_chunks(128, 256),
+    ("batched", 8, 512): attention_chunks(256, 256),
+    ("batched", 16, 512): attention_chunks(256, 256),
+    ("batched", 2, 1024): attention_chunks(128, 256),
+    ("batched", 4, 1024): attention_chunks(256, 256),
+    ("batched", 8, 1024): attention_chunks(256, 256),
+    ("batched", 2, 2048): attention_chunks(256, 256),
+    ("batched", 4, 2048): attention_chunks(256, 256),
+    ("chunked", 1, 128): attention_chunks(64, 128),
+    ("chunked", 1, 256): attention_chunks(128, 128),
+    ("chunked", 1, 512): attention_chunks(64, 128),
+    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 2048): attention_chunks(128, 128),
+    ("chunked_batched", 2, 128): attention_chunks(128, 128),
+    ("chunked_batched", 4, 128): attention_chunks(64, 128),
+    ("chunked_batched", 8, 128): attention_chunks(128, 128),
+    ("chunked_batched", 16, 128): attention_chunks(128, 128),
+    ("chunked_batched", 32, 128): attention_chunks(128, 128),
+    ("chunked_batched", 2, 256): attention_chunks(64, 128),
+    ("chunked_batched", 4, 256): attention_chunks(128, 128),
+    ("chunked_batched", 8, 256): attention_chunks(128, 128),
+    ("chunked_batched", 16, 256): attention_chunks(128, 128),
+    ("chunked_batched", 32, 256): attention_chunks(128, 128),
+    ("chunked_batched", 2, 512): attention_chunks(128, 128),
+    ("chunked_batched", 4, 512): attention_chunks(128, 128),
+    ("chunked_batched", 8, 512): attention_chunks(128, 128),
+    ("chunked_batched", 16, 512): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 2048): attention_chunks(128, 128),
+    ("chunked_batched", 4, 2048): attention_chunks(128, 128),
+}
+
+# tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
+PLACES = {
+    4: Places(L1, L1, L1, L1),
+    8: Places(DRAM, L1, L1, DRAM),
+    16: Places(L1, L1, L1, DRAM),
+    32: Places(DRAM, L1, L1, DRAM),
+    64: Places(DRAM, L1, L1, DRAM),
+    128: Places(DRAM, DRAM, L1, DRAM),
+    256: Places(DRAM, DRAM, L1, DRAM),
+}
+
+# --- weights and stores: every long-lived device tensor -------------------------------------------------------------
+
+HIDDEN_NORM = (1, 1, HIDDEN // TILE, TILE)  # the row-major form that rms_norm takes: rows of one tile's width
+
+WEIGHTS = (
+    Weight(
+        "embedding",
+        ("language_model.model.embed_tokens.weight",),
+        "rows",
+        (VOCABULARY, HIDDEN),
+        EMBEDDING_DTYPE,
+        ROW_MAJOR,
+        REPLICATE,
+    ),
+    Weight("rotary_cos", (), "rotary_cos", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
+    Weight("rotary_sin", (), "rotary_sin", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
+    Weight("final_norm", ("language_model.model.norm.weight",), "norm", HIDDEN_NORM, NORM_DTYPE, ROW_MAJOR, REPLICATE),
+    Weight(
+        "head", ("language_model.lm_head.weight",), "projection", (HIDDEN, VOCABULARY), HEAD_DTYPE, TILED, REPLICATE
+    ),
+)
+LAYER_WEIGHTS = (
+    Weight(
+        "attention_norm",
+        ("language_model.model.layers.{layer}.input_layernorm.weight",),
+        "norm",
+        HIDDEN_NORM,
+        NORM_DTYPE,
+        ROW_MAJOR,
+        REPLICATE,
+    ),
+    Weight(
+        "query_key_value",
+        (
+            "language_model.model.layers.{layer}.self_attn.q_proj.weight",
+            "language_model.model.layers.{layer}.self_attn.k_proj.weight",
+            "language_model.model.layers.{layer}.self_attn.v_proj.weight",
+        ),
+        "projection",
+        (HIDDEN, QUERY_KEY_VALUE_WIDTH),
+        WEIGHT_DTYPE,
+        TILED,
+        REPLICATE,
+    ),
+    Weight(
+        "attention_output",
+        ("language_model.model.layers.{layer}.self_attn.o_proj.weight",),
+        "projection",
+        (QUERY_WIDTH, HIDDEN),
+        WEIGHT_DTYPE,
+        TILED,
+        REPLICATE,
+    ),
+    Weight(
+        "mlp_norm",
+        ("language_model.model.layers.{layer}.post_attention_layernorm.weight",),
+        "norm",
+        HIDDEN_NORM,
+        NORM_DTYPE,
+        ROW_MAJOR,
+        REPLICATE,
+    ),
+    Weight(
+        "gate_up",
+        (
+            "language_model.model.layers.{layer}.mlp.gate_proj.weight",
+            "language_model.model.layers.{layer}.mlp.up_proj.weight",
+        ),
+        "paired_projection",
+        (HIDDEN, 2 * INTERMEDIATE),
+        WEIGHT_DTYPE,
+        TILED,
+        REPLICATE,
+    ),
+    Weight(
+        "down",
+        ("language_model.model.layers.{layer}.mlp.down_proj.weight",),
+        "projection",
+        (INTERMEDIATE, HIDDEN),
+        WEIGHT_DTYPE,
+        TILED,
+        REPLICATE,
+    ),
+)
+
+BLOCKS = (KEY_VALUE_BLOCKS, KEY_VALUE_HEADS, BLOCK_SIZE, HEAD_DIM)
+STORES = (
+    Store("keys", LAYERS, BLOCKS, KEY_VALUE_DTYPE, TILED, REPLICATE),
+    Store("values", LAYERS, BLOCKS, KEY_VALUE_DTYPE, TILED, REPLICATE),
+)
+
+# --- inputs: the host values of a pass and when a replay copies them again ------------------------------------------
+
+
+def packed_inputs(shape):
+    """Rows lie back to back in one sequence: tokens, positions, the blocks to fill, the rows that reach the head."""
+    packed = shape.rows * shape.tokens
+    return (
+        Input("tokens", (1, packed), ttnn.uint32, "always"),
+        Input("positions", (1, packed), ttnn.uint32, "always"),
+        Input("fill_table", (1, shape.fill_pages), ttnn.int32, "always"),
+        Input("last_rows", (1, ROW_SLOTS), ttnn.uint32, "changed"),
+    )
+
+
+def batched_inputs(shape):
+    """A wave also states where each padded row begins and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+
+
+def chunked_inputs(shape):
+    """Chunks also read the blocks of their rows from the first one on, and state the one position that all start at."""
+    return (
+        *packed_inputs(shape),
+        Input("read_table", (shape.rows, shape.read_pages), ttnn.int32, "always"),
+        Input("start", (1,), ttnn.int32, "always"),
+    )
+
+
+INPUTS = {
+    "single": packed_inputs,
+    "batched": batched_inputs,
+    "chunked": chunked_inputs,
+    "chunked_batched": chunked_inputs,
+}
+SAMPLING_INPUTS = (
+    Input("top_k", (ROW_SLOTS,), ttnn.uint32, "changed"),
+    Input("top_p", (ROW_SLOTS,), ttnn.bfloat16, "changed"),
+    Input("inverse_temperature", (ROW_SLOTS,), ttnn.bfloat16, "changed"),
+)
+
+# --- body: one pass; a tensor dies with its last name, and is deallocated where the name would outlive its use ------
+
+
+def embed(tokens, weights):
+    """Token ids [1, tokens] -> hidden [1, 1, tokens, HIDDEN]."""
+    hidden = ttnn.embedding(tokens, weights.embedding, layout=TILED, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
+    return ttnn.unsqueeze_to_4D(hidden)
+
+
+def rotary(positions, weights):
+    """Positions [1, tokens] -> their rows of the cosine and sine tables, each [1, 1, tokens, HEAD_DIM]."""
+    cos = ttnn.embedding(positions, weights.rotary_cos, layout=TILED, dtype=ROTARY_DTYPE, memory_config=DRAM)
+    sin = ttnn.embedding(positions, weights.rotary_sin, layout=TILED, dtype=ROTARY_DTYPE, memory_config=DRAM)
+    return ttnn.unsqueeze_to_4D(cos), ttnn.unsqueeze_to_4D(sin)
+
+
+def rotate_halves(heads, cos, sin, place):
+    """Turn the first half of each head against the second, as published weights are laid out."""
+    return ttnn.experimental.rotary_embedding_hf(
+        heads, cos, sin, is_decode_mode=False, memory_config=place.heads, compute_kernel_config=ROTARY_COMPUTE
+    )
+
+
+def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
+    """One row over its own keys and values, which are all in the pass: [1, 1, tokens, QUERY_WIDTH]."""
+    return ttnn.transformer.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        is_causal=True,
+        scale=ATTENTION_SCALE,
+        output_concat_heads=True,
+        memory_config=PLACES[shape.token_tiles].attended,
+        program_config=ATTENTION["single", shape.rows, shape.tokens],
+        compute_kernel_config=ATTENTION_COMPUTE,
+    )
+
+
+def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+    """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
+    return ttnn.transformer.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        is_causal=True,
+        cu_window_seqlens=inputs.row_bounds,
+        scale=ATTENTION_SCALE,
+        output_concat_heads=True,
+        memory_config=PLACES[shape.token_tiles].attended,
+        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        compute_kernel_config=ATTENTION_COMPUTE,
+    )
+
+
+def attend_chunked(query, key, value, key_cache, value_cache, inputs, shape):
+    """A chunk over everything that its row has in the cache, the chunk itself included."""
+    attended = ttnn.transformer.chunked_scaled_dot_product_attention(
+        query,
+        key_cache,
+        value_cache,
+        inputs.read_table,
+        chunk_start_idx_tensor=inputs.start,
+        scale=ATTENTION_SCALE,
+        memory_config=PLACES[shape.token_tiles].attended,
+        program_config=ATTENTION["chunked", shape.rows, shape.tokens],
+        compute_kernel_config=ATTENTION_COMPUTE,
+    )
+    return ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
+
+
+def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, shape):
+    """Chunks of several rows that start at one position: queries become a batch, since each row has its own cache."""
+    rows = ttnn.transpose(
+        ttnn.reshape(query, (QUERY_HEADS, shape.rows, shape.tokens, HEAD_DIM)),
+        0,
+        1,
+        memory_config=PLACES[shape.token_tiles].heads,
+    )
+    attended = ttnn.transformer.chunked_scaled_dot_product_attention(
+        rows,
+        key_cache,
+        value_cache,
+        inputs.read_table,
+        chunk_start_idx_tensor=inputs.start,
+        scale=ATTENTION_SCALE,
+        memory_config=PLACES[shape.token_tiles].attended,
+        program_config=ATTENTION["chunked_batched", shape.rows, shape.tokens],
+        compute_kernel_config=ATTENTION_COMPUTE,
+    )
+    ttnn.deallocate(rows)
+    joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
+    return ttnn.reshape(joined, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
+
+
+ATTEND = {
+    "single": attend_single,
+    "batched": attend_batched,
+    "chunked": attend_chunked,
+    "chunked_batched": attend_chunked_batched,
+}
+
+
+def attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape):
+    """Add the self-attention of one layer to hidden [1, 1, tokens, HIDDEN], which is used up; fill its caches."""
+    place = PLACES[shape.token_tiles]
+    normed = ttnn.rms_norm(
+        hidden,
+        epsilon=NORM_EPSILON,
+        weight=layer.attention_norm,
+        memory_config=place.normed,
+        compute_kernel_config=NORM_COMPUTE,
+    )
+    query_key_value = ttnn.linear(
+        normed,
+        layer.query_key_value,
+        dtype=HEADS_DTYPE,
+        memory_config=place.heads,
+        program_config=MATMULS["query_key_value", shape.token_tiles],
+        compute_kernel_config=MATMUL_COMPUTE,
+    )
+    ttnn.deallocate(normed)
+    query, key, value = ttnn.experimental.nlp_create_qkv_heads(
+        query_key_value,
+        num_heads=QUERY_HEADS,
+        num_kv_heads=KEY_VALUE_HEADS,
+        transpose_k_heads=False,
+        memory_config=place.heads,
+    )
+    ttnn.deallocate(query_key_value)
+    query = rotate_halves(query, cos, sin, place)
+    key = rotate_halves(key, cos, sin, place)
+    ttnn.experimental.paged_fill_cache(key_cache, key, inputs.fill_table, batch_idx=0)
+    ttnn.experimental.paged_fill_cache(value_cache, value, inputs.fill_table, batch_idx=0)
+    attended = ATTEND[shape.variant](query, key, value, key_cache, value_cache, inputs, shape)
+    ttnn.deallocate(query)
+    ttnn.deallocate(key)
+    ttnn.deallocate(value)
+    projected = ttnn.linear(
+        attended,
+        layer.attention_output,
+        dtype=ACTIVATION_DTYPE,
+        memory_config=DRAM,
+        program_config=MATMULS["attention_output", shape.token_tiles],
+        compute_kernel_config=MATMUL_COMPUTE,
+    )
+    ttnn.deallocate(attended)
+    summed = ttnn.add(hidden, projected, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
+    ttnn.deallocate(hidden)
+    return summed
+
+
+def mlp(hidden, layer, shape):
+    """Add the gated feed-forward of one layer, down(silu(gate(x)) * up(x)), to hidden, which is used up."""
+    place = PLACES[shape.token_tiles]
+    normed = ttnn.rms_norm(
+        hidden,
+        epsilon=NORM_EPSILON,
+        weight=layer.mlp_norm,
+        memory_config=place.normed,
+        compute_kernel_config=NORM_COMPUTE,
+    )
+    gated = ttnn.experimental.minimal_matmul(
+        normed,
+        layer.gate_up,
+        config=MATMULS["gate_up", shape.token_tiles],
+        memory_config=place.gated,
+        dtype=ACTIVATION_DTYPE,
+        compute_kernel_config=MATMUL_COMPUTE,
+        fuse_swiglu=True,
+    )
+    ttnn.deallocate(normed)
+    fed = ttnn.linear(
+        gated,
+        layer.down,
+        dtype=ACTIVATION_DTYPE,
+        memory_config=DRAM,
+        program_config=MATMULS["down", shape.token_tiles],
+        compute_kernel_config=MATMUL_COMPUTE,
+    )
+    ttnn.deallocate(gated)
+    summed = ttnn.add(hidden, fed, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
+    ttnn.deallocate(hidden)
+    return summed
+
+
+def layers(hidden, cos, sin, inputs, weights, stores, shape):
+    """All layers over hidden [1, 1, tokens, HIDDEN], which is used up; each writes the pass's keys and values."""
+    for layer, key_cache, value_cache in zip(weights.layers, stores.keys, stores.values):
+        hidden = attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape)
+        hidden = mlp(hidden, layer, shape)
+    return hidden
+
+
+def body(inputs, weights, stores, shape):
+    """One pass up to the last layer: what a trace of `shape` records."""
+    hidden = embed(inputs.tokens, weights)
+    cos, sin = rotary(inputs.positions, weights)
+    return layers(hidden, cos, sin, inputs, weights, stores, shape)
+
+
+def logits(hidden, last_rows, weights):
+    """The picked rows of hidden [1, 1, tokens, HIDDEN] -> logits [1, 1, ROW_SLOTS, VOCABULARY]; no other is normed."""
+    rows = ttnn.embedding(last_rows, hidden, layout=TILED, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
+    normed = ttnn.rms_norm(
+        ttnn.unsqueeze_to_4D(rows),
+        epsilon=NORM_EPSILON,
+        weight=weights.final_norm,
+        memory_config=DRAM,
+        compute_kernel_config=NORM_COMPUTE,
+    )
+    return ttnn.linear(
+        normed,
+        weights.head,
+        dtype=ACTIVATION_DTYPE,
+        memory_config=DRAM,
+        program_config=MATMULS["head", 1],
+        compute_kernel_config=HEAD_COMPUTE,
+    )
+
+
+def argmax(scores):
+    """Logits -> the likeliest token of each picked row [1, 1, ROW_SLOTS]; on row-major rows every core searches."""
+    rows = ttnn.to_layout(scores, ROW_MAJOR, memory_config=DRAM)
+    return ttnn.argmax(rows, dim=-1, memory_config=DRAM)
+
+
+def top_k(scores, choice):
+    """Logits -> a token [1, 1, 1, ROW_SLOTS] for each picked row by its own k, p and temperature; seeded beforehand."""
+    values, indices = ttnn.topk(scores, k=TOP_K, dim=-1, largest=True, sorted=True, memory_config=DRAM)
+    candidates = ttnn.to_layout(ttnn.typecast(indices, ttnn.uint32, memory_config=DRAM), ROW_MAJOR, memory_config=DRAM)
+    return ttnn.sampling(values, candidates, k=choice.top_k, p=choice.top_p, temp=choice.inverse_temperature)
+
+
+def log_probabilities(scores, tokens):
+    """Natural logarithm of the probability of a token for each picked row, [1, 1, ROW_SLOTS, 1] in float32."""
+    wide = ttnn.typecast(scores, ttnn.float32, memory_config=DRAM)
+    highest = ttnn.max(wide, dim=-1, keepdim=True, memory_config=DRAM, compute_kernel_config=NORM_COMPUTE)
+    shifted = ttnn.subtract(wide, highest, dtype=ttnn.float32, memory_config=DRAM)
+    ttnn.deallocate(wide)
+    powers = ttnn.exp(shifted, memory_config=DRAM)
+    total = ttnn.sum(powers, dim=-1, keepdim=True, memory_config=DRAM, compute_kernel_config=NORM_COMPUTE)
+    index = ttnn.to_layout(ttnn.reshape(tokens, (1, 1, ROW_SLOTS, 1)), TILED, memory_config=DRAM)
+    chosen = ttnn.gather(shifted, -1, index, memory_config=DRAM)
+    return ttnn.subtract(chosen, ttnn.log(total, memory_config=DRAM), dtype=ttnn.float32, memory_config=DRAM)
+
+
+# --- traces: record a pass once and run it again on the same addresses ----------------------------------------------
+
+
+def begin_capture(device):
+    """Open a recording -> its trace id. Whoever opens one must release it, also when the capture fails."""
+    return ttnn.begin_trace_capture(device, cq_id=0)
+
+
+def capture(device, trace, inputs, weights, stores, shape):
+    """Record the body of `shape` over persistent inputs -> hidden, which holds nothing before the first replay."""
+    hidden = body(inputs, weights, stores, shape)
+    ttnn.end_trace_capture(device, trace, cq_id=0)
+    return hidden
+
+
+def replay(device, trace):
+    """Run a recorded pass on whatever its inputs hold now, without waiting for it."""
+    ttnn.execute_trace(device, trace, cq_id=0, blocking=False)
