@@ -24,7 +24,10 @@ class Wrapper:
     prefix: str
 
 
-WRAPPERS = {"mistral3": Wrapper("mistral", "language_model.")}  # by the model_type of the published configuration
+WRAPPERS = {  # by the model_type of the published configuration
+    "gemma3": Wrapper("gemma3", "language_model."),
+    "mistral3": Wrapper("mistral", "language_model."),
+}
 
 
 def problem(name: str | None, family: str) -> Problem | None:

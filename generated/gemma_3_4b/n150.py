@@ -324,7 +324,7 @@ HEAD_NORM = (1, 1, HEAD_DIM // TILE, TILE)
 WEIGHTS = (
     Weight(
         "embedding",
-        ("model.embed_tokens.weight",),
+        ("language_model.model.embed_tokens.weight",),
         "scaled_rows",
         (VOCABULARY, HIDDEN),
         EMBEDDING_DTYPE,
@@ -335,13 +335,29 @@ WEIGHTS = (
     Weight("rotary_sin", (), "rotary_sin", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
     Weight("rotary_local_cos", (), "rotary_local_cos", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
     Weight("rotary_local_sin", (), "rotary_local_sin", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
-    Weight("final_norm", ("model.norm.weight",), "offset_norm", HIDDEN_NORM, NORM_DTYPE, ROW_MAJOR, REPLICATE),
-    Weight("head", ("model.embed_tokens.weight",), "projection", (HIDDEN, VOCABULARY), HEAD_DTYPE, TILED, REPLICATE),
+    Weight(
+        "final_norm",
+        ("language_model.model.norm.weight",),
+        "offset_norm",
+        HIDDEN_NORM,
+        NORM_DTYPE,
+        ROW_MAJOR,
+        REPLICATE,
+    ),
+    Weight(
+        "head",
+        ("language_model.model.embed_tokens.weight",),
+        "projection",
+        (HIDDEN, VOCABULARY),
+        HEAD_DTYPE,
+        TILED,
+        REPLICATE,
+    ),
 )
 LAYER_WEIGHTS = (
     Weight(
         "attention_norm",
-        ("model.layers.{layer}.input_layernorm.weight",),
+        ("language_model.model.layers.{layer}.input_layernorm.weight",),
         "offset_norm",
         HIDDEN_NORM,
         NORM_DTYPE,
@@ -351,9 +367,9 @@ LAYER_WEIGHTS = (
     Weight(
         "query_key_value",
         (
-            "model.layers.{layer}.self_attn.q_proj.weight",
-            "model.layers.{layer}.self_attn.k_proj.weight",
-            "model.layers.{layer}.self_attn.v_proj.weight",
+            "language_model.model.layers.{layer}.self_attn.q_proj.weight",
+            "language_model.model.layers.{layer}.self_attn.k_proj.weight",
+            "language_model.model.layers.{layer}.self_attn.v_proj.weight",
         ),
         "projection",
         (HIDDEN, QUERY_KEY_VALUE_WIDTH),
@@ -363,7 +379,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "query_norm",
-        ("model.layers.{layer}.self_attn.q_norm.weight",),
+        ("language_model.model.layers.{layer}.self_attn.q_norm.weight",),
         "offset_norm",
         HEAD_NORM,
         NORM_DTYPE,
@@ -372,7 +388,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "key_norm",
-        ("model.layers.{layer}.self_attn.k_norm.weight",),
+        ("language_model.model.layers.{layer}.self_attn.k_norm.weight",),
         "offset_norm",
         HEAD_NORM,
         NORM_DTYPE,
@@ -381,7 +397,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "attention_output",
-        ("model.layers.{layer}.self_attn.o_proj.weight",),
+        ("language_model.model.layers.{layer}.self_attn.o_proj.weight",),
         "projection",
         (QUERY_WIDTH, HIDDEN),
         WEIGHT_DTYPE,
@@ -390,7 +406,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "attention_output_norm",
-        ("model.layers.{layer}.post_attention_layernorm.weight",),
+        ("language_model.model.layers.{layer}.post_attention_layernorm.weight",),
         "offset_norm",
         HIDDEN_NORM,
         NORM_DTYPE,
@@ -399,7 +415,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "mlp_norm",
-        ("model.layers.{layer}.pre_feedforward_layernorm.weight",),
+        ("language_model.model.layers.{layer}.pre_feedforward_layernorm.weight",),
         "offset_norm",
         HIDDEN_NORM,
         NORM_DTYPE,
@@ -408,7 +424,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "gate",
-        ("model.layers.{layer}.mlp.gate_proj.weight",),
+        ("language_model.model.layers.{layer}.mlp.gate_proj.weight",),
         "projection",
         (HIDDEN, INTERMEDIATE),
         WEIGHT_DTYPE,
@@ -417,7 +433,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "up",
-        ("model.layers.{layer}.mlp.up_proj.weight",),
+        ("language_model.model.layers.{layer}.mlp.up_proj.weight",),
         "projection",
         (HIDDEN, INTERMEDIATE),
         WEIGHT_DTYPE,
@@ -426,7 +442,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "down",
-        ("model.layers.{layer}.mlp.down_proj.weight",),
+        ("language_model.model.layers.{layer}.mlp.down_proj.weight",),
         "projection",
         (INTERMEDIATE, HIDDEN),
         WEIGHT_DTYPE,
@@ -435,7 +451,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "mlp_output_norm",
-        ("model.layers.{layer}.post_feedforward_layernorm.weight",),
+        ("language_model.model.layers.{layer}.post_feedforward_layernorm.weight",),
         "offset_norm",
         HIDDEN_NORM,
         NORM_DTYPE,

@@ -343,7 +343,7 @@ HEAD_NORM = (1, 1, HEAD_DIM // TILE, TILE)
 WEIGHTS = (
     Weight(
         "embedding",
-        ("model.embed_tokens.weight",),
+        ("language_model.model.embed_tokens.weight",),
         "scaled_rows",
         (VOCABULARY, HIDDEN),
         EMBEDDING_DTYPE,
@@ -354,13 +354,29 @@ WEIGHTS = (
     Weight("rotary_sin", (), "rotary_sin", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
     Weight("rotary_local_cos", (), "rotary_local_cos", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
     Weight("rotary_local_sin", (), "rotary_local_sin", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
-    Weight("final_norm", ("model.norm.weight",), "offset_norm", HIDDEN_NORM, NORM_DTYPE, ROW_MAJOR, REPLICATE),
-    Weight("head", ("model.embed_tokens.weight",), "projection", (HIDDEN, VOCABULARY), HEAD_DTYPE, TILED, REPLICATE),
+    Weight(
+        "final_norm",
+        ("language_model.model.norm.weight",),
+        "offset_norm",
+        HIDDEN_NORM,
+        NORM_DTYPE,
+        ROW_MAJOR,
+        REPLICATE,
+    ),
+    Weight(
+        "head",
+        ("language_model.model.embed_tokens.weight",),
+        "projection",
+        (HIDDEN, VOCABULARY),
+        HEAD_DTYPE,
+        TILED,
+        REPLICATE,
+    ),
 )
 LAYER_WEIGHTS = (
     Weight(
         "attention_norm",
-        ("model.layers.{layer}.input_layernorm.weight",),
+        ("language_model.model.layers.{layer}.input_layernorm.weight",),
         "offset_norm",
         HIDDEN_NORM,
         NORM_DTYPE,
@@ -370,9 +386,9 @@ LAYER_WEIGHTS = (
     Weight(
         "query_key_value",
         (
-            "model.layers.{layer}.self_attn.q_proj.weight",
-            "model.layers.{layer}.self_attn.k_proj.weight",
-            "model.layers.{layer}.self_attn.v_proj.weight",
+            "language_model.model.layers.{layer}.self_attn.q_proj.weight",
+            "language_model.model.layers.{layer}.self_attn.k_proj.weight",
+            "language_model.model.layers.{layer}.self_attn.v_proj.weight",
         ),
         "projection",
         (HIDDEN, QUERY_KEY_VALUE_WIDTH),
@@ -382,7 +398,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "query_norm",
-        ("model.layers.{layer}.self_attn.q_norm.weight",),
+        ("language_model.model.layers.{layer}.self_attn.q_norm.weight",),
         "offset_norm",
         HEAD_NORM,
         NORM_DTYPE,
@@ -391,7 +407,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "key_norm",
-        ("model.layers.{layer}.self_attn.k_norm.weight",),
+        ("language_model.model.layers.{layer}.self_attn.k_norm.weight",),
         "offset_norm",
         HEAD_NORM,
         NORM_DTYPE,
@@ -400,7 +416,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "attention_output",
-        ("model.layers.{layer}.self_attn.o_proj.weight",),
+        ("language_model.model.layers.{layer}.self_attn.o_proj.weight",),
         "projection",
         (QUERY_WIDTH, HIDDEN),
         WEIGHT_DTYPE,
@@ -409,7 +425,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "attention_output_norm",
-        ("model.layers.{layer}.post_attention_layernorm.weight",),
+        ("language_model.model.layers.{layer}.post_attention_layernorm.weight",),
         "offset_norm",
         HIDDEN_NORM,
         NORM_DTYPE,
@@ -418,7 +434,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "mlp_norm",
-        ("model.layers.{layer}.pre_feedforward_layernorm.weight",),
+        ("language_model.model.layers.{layer}.pre_feedforward_layernorm.weight",),
         "offset_norm",
         HIDDEN_NORM,
         NORM_DTYPE,
@@ -427,7 +443,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "gate",
-        ("model.layers.{layer}.mlp.gate_proj.weight",),
+        ("language_model.model.layers.{layer}.mlp.gate_proj.weight",),
         "projection",
         (HIDDEN, INTERMEDIATE),
         WEIGHT_DTYPE,
@@ -436,7 +452,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "up",
-        ("model.layers.{layer}.mlp.up_proj.weight",),
+        ("language_model.model.layers.{layer}.mlp.up_proj.weight",),
         "projection",
         (HIDDEN, INTERMEDIATE),
         WEIGHT_DTYPE,
@@ -445,7 +461,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "down",
-        ("model.layers.{layer}.mlp.down_proj.weight",),
+        ("language_model.model.layers.{layer}.mlp.down_proj.weight",),
         "projection",
         (INTERMEDIATE, HIDDEN),
         WEIGHT_DTYPE,
@@ -454,7 +470,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "mlp_output_norm",
-        ("model.layers.{layer}.post_feedforward_layernorm.weight",),
+        ("language_model.model.layers.{layer}.post_feedforward_layernorm.weight",),
         "offset_norm",
         HIDDEN_NORM,
         NORM_DTYPE,

@@ -581,7 +581,7 @@ def packed_inputs(shape):
 
 def chunked_inputs(shape):
     """Chunks also read the blocks of their rows and state the one position that all start at: full layers from the
-    first block on, sliding layers from WINDOW_REACH tokens before the chunk on, or the first block, and count from there.
+    first block on, sliding layers from WINDOW_REACH tokens before the chunk on, or the first, and count from there.
     """
     return (
         *packed_inputs(shape),

@@ -20,7 +20,10 @@ def text_of(name: str, source: str, understood: Understood, chosen: Iterable[Cho
         lines.append(f"# Keys that nothing here depends on: {_plain(', '.join(understood.unread))}")
     lines += [f"# Not for {one.target}: {_plain(one.rule, 400)}" for one in misfits]
     lines += ["", f"name = {shown(name)}", f"family = {shown(understood.family)} # of {understood.config_class}"]
-    lines += [f"source = {_string(source)}", "", "[model]"]
+    lines.append(f"source = {_string(source)}")
+    if understood.wrapper is not None:
+        lines.append(f"wrapper = {_string(understood.wrapper)} # whose checkpoint holds the weights")
+    lines += ["", "[model]"]
     tables = ("", "rope", "local_rope", "experts")
     for header in tables:
         table = getattr(understood, header or "model")

@@ -35,13 +35,15 @@ HARMLESS = frozenset(
 
 @dataclass(frozen=True)
 class Understood:
-    """`model`, `rope`, `local_rope` and `experts` are the tables of a manifest by key, the last two empty where the model has none.
+    """`model`, `rope`, `local_rope` and `experts` are the tables of a manifest by key, the last two empty where the model has none,
+    and `wrapper` is the model_type around the text model.
     `notes` say what holds for the whole model, `unread` are keys of
     the configuration that nothing here depends on.
     """
 
     family: str
     config_class: str
+    wrapper: str | None
     model: Mapping[str, Entry]
     rope: Mapping[str, Entry]
     local_rope: Mapping[str, Entry]
@@ -88,7 +90,9 @@ def understand(data: Mapping[str, Any], source: Source, path: str) -> Understood
         notes.append(f"Head width {head_dim.value}: {head_dim.note}")
     if wrapper is not None:
         notes.append(f"Only the text model of {wrapper.architecture}: image input is no part of it")
-    return Understood(kind_of.family, kind_of.name, _in_order(model), rope, local_rope, experts, tuple(notes), _unread(outer, fields))
+    around = wrapper.model_type if wrapper is not None else None
+    tables = (_in_order(model), rope, local_rope, experts)
+    return Understood(kind_of.family, kind_of.name, around, *tables, tuple(notes), _unread(outer, fields))
 
 
 def _ropes(
