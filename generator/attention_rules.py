@@ -20,9 +20,23 @@ def problems(manifest: Manifest) -> Iterator[Problem]:
     options = FAMILIES[manifest.family].options
     if "sliding_window" in options or manifest.model.sliding_window is None:
         yield from _windows(manifest.model)
+    if manifest.model.attention_soft_cap and "attention_soft_cap" in FAMILIES[manifest.family].options:
+        yield from _one_pass(manifest)
     if "local_rope" in options and manifest.model.local_rope is not None and manifest.model.sliding_window is None:
         rule = "turns the heads of layers with a window, and none has one"
         yield Problem(("model", "local_rope"), "", rule, "add sliding_window or leave it out")
+
+
+def _one_pass(manifest: Manifest) -> Iterator[Problem]:
+    """A soft cap leaves no chunks, so that the longest pass must hold the longest prompt."""
+    for name, table in manifest.target.items():
+        if table.prefill_chunk != table.context:
+            rule = (
+                f"must be the context {table.context}: chunked_scaled_dot_product_attention takes no soft cap on {name} nor on "
+                f"any other board, so that a prompt runs in one pass, with explicit scores"
+            )
+            hint = f"write context = {table.prefill_chunk}, or {table.context} here and as the last of lengths"
+            yield Problem(("target", name, "prefill_chunk"), str(table.prefill_chunk), rule, hint)
 
 
 def _of_family(name: str, model: Model) -> Iterator[Problem]:

@@ -159,16 +159,10 @@ def _lengths(key: tuple[str | int, ...], model: Model, table: TargetTable) -> It
             (*key, "lengths", index), length, table.block_size, f"block_size {table.block_size}", table.context
         )
     yield from _ascending((*key, "lengths"), table.lengths)
-    if model.attention_soft_cap and table.prefill_chunk != table.context:
-        rule = (
-            f"must be the context {table.context}: chunked_scaled_dot_product_attention takes no attention_soft_cap on any "
-            f"board, so that a prompt is one pass with explicit scores"
-        )
-        yield Problem((*key, "prefill_chunk"), str(table.prefill_chunk), rule, f"write context = prefill_chunk = {max(table.lengths)}")
-        return
-    step = alignment(model, table)
-    why = f"the alignment {step}, lcm({table.block_size} block_size, {table.attention_chunk} attention_chunk)"
-    yield from _multiple((*key, "prefill_chunk"), table.prefill_chunk, step, why, table.context)
+    if not model.attention_soft_cap:  # whose one pass is the context
+        step = alignment(model, table)
+        why = f"the alignment {step}, lcm({table.block_size} block_size, {table.attention_chunk} attention_chunk)"
+        yield from _multiple((*key, "prefill_chunk"), table.prefill_chunk, step, why, table.context)
     longest = max(table.lengths)
     if table.prefill_chunk != longest:
         rule = f"must be the largest of lengths, {longest}"

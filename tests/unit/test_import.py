@@ -106,8 +106,12 @@ def test_defaults_are_those_of_the_classes_of_transformers(one: families.ConfigC
 @pytest.mark.parametrize("one", families.CLASSES, ids=lambda one: one.model_type)
 def test_an_absent_key_has_the_default_of_its_class_and_says_so(one: families.ConfigClass, tmp_path: Path) -> None:
     bare = {"model_type": one.model_type} | ({"sliding_window": None} if one.model_type == "mistral" else {})
+    width, experts = "intermediate_size", one.experts
+    if experts is not None:
+        width, bare = experts.intermediate, {**bare, "num_hidden_layers": 2}  # so that a board holds all experts
     model = tables(tmp_path, bare)["model"]
-    assert (model["hidden"], model["intermediate"]) == (one.defaults["hidden_size"], one.defaults["intermediate_size"])
+    feed_forward = model if experts is None else model["experts"]
+    assert (model["hidden"], feed_forward["intermediate"]) == (one.defaults["hidden_size"], one.defaults[width])
     default = f"absent, default {one.defaults['hidden_size']} of {one.name}"
     assert comment(tmp_path, bare, "hidden") == default
     assert comment(tmp_path, bare, "theta") == f"absent, default {one.defaults['rope_theta']} of {one.name}"

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not CONFIGS.is_dir(), reason="the published conf
 
 README = Path(__file__).parents[2] / "README.md"
 BOTH, LARGE = ("n150", "p150"), ("p150",)
-EXPERTS, IMAGES, RECURRENT = "a mixture of experts", "image input", "linear attention with a recurrent state"
+EXPERTS, IMAGES, RECURRENT = "a mixture of experts of another kind", "image input", "linear attention with a recurrent state"
 OUTCOMES: dict[str, tuple[str, ...] | str] = {  # the boards that it is built for, or the words of its refusal
     "DeepSeek-R1-Distill-Llama-8B": BOTH,
     "Falcon3-7B-Instruct": BOTH,
