@@ -280,7 +280,9 @@ def _keys(target: str, model: Model) -> dict[str, str]:
     keys |= {name: f"model.{name}" for name in COPIED_FROM_MODEL}
     keys |= {name: f"{table}.{name}" for name in COPIED_FROM_TARGET}
     keys |= {f"dtypes.{one.name}": f"{table}.dtypes.{one.name}" for one in fields(Dtypes)}
-    keys |= {f"experts.{one.name}": f"model.experts.{one.name}" for one in fields(Experts)}
+    if model.experts is not None:
+        keys |= {f"experts.{one.name}": f"model.experts.{one.name}" for one in fields(Experts)}
+        keys |= dict.fromkeys(("experts.published", "experts.biases", "experts.activation"), "family")
     keys |= {f"rope.{one.name}": f"model.rope.{one.name}" for one in fields(Rope)}
     keys["rope.dimensions"] = "model.rotary_dimensions" if model.rotary_dimensions else head_dim
     return keys | {
@@ -289,9 +291,6 @@ def _keys(target: str, model: Model) -> dict[str, str]:
         "packaged_weights": "weights",
         "intermediate": "model.intermediate" if model.experts is None else "model.experts.intermediate",
         "experts": "family" if model.experts is None else "model.experts",
-        "experts.published": "family",
-        "experts.biases": "family",
-        "experts.activation": "family",
         "rope": "model.rope",
         "dtypes": f"{table}.dtypes",
         "head_dim": head_dim,

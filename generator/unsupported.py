@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-EXPERTS = "a mixture of experts of another kind"
+EXPERTS = "a mixture of experts"
+OTHER_EXPERTS = "a mixture of experts of another kind"
 SHARED_EXPERT = "an expert that sees every token"
 DENSE_LAYERS = "layers without experts among those that have them"
 SOFT_CAP = "a soft cap"
@@ -65,9 +66,9 @@ FEATURES = {
 
 FAMILIES = {
     "qwen2_moe": SHARED_EXPERT,
-    "deepseek_v3": EXPERTS,
-    "llama4": EXPERTS,
-    "gpt_oss": EXPERTS + " and " + SINKS,
+    "deepseek_v3": OTHER_EXPERTS,
+    "llama4": OTHER_EXPERTS,
+    "gpt_oss": SINKS,
     "gemma": SCALED,
     "gemma2": SOFT_CAP + ", " + WINDOW + " and " + SCALED,
     "gemma3": WINDOW + " and " + SCALED,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from runtime.tables import Experts, Geometry, Rope
-from runtime.verification.joined_experts import model_options
+from runtime.verification.joined_experts import model_options, published
 from runtime.verification.sources import published_rope
 
 SCALED = Rope(
@@ -181,7 +181,7 @@ def build_peer(family: str, geometry: Geometry | None = None, seed: int = 0) -> 
     tensors = {name: tensor.detach() for name, tensor in model.state_dict().items()}
     if geometry.tied_embeddings:
         del tensors["lm_head.weight"]
-    return Peer(model, tensors, geometry)
+    return Peer(model, published(tensors, geometry), geometry)
 
 
 @torch.no_grad()

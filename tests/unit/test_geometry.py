@@ -78,16 +78,18 @@ def test_the_rotary_operation_follows_the_head_dim(head_dim: int, style: str) ->
     assert resolve(read(("query_heads = 9", f"query_heads = 9\nhead_dim = {head_dim}")), N150).rotary_style == style
 
 
-def test_families_differ_in_biases_and_norms_only() -> None:
+def test_families_differ_in_biases_norms_and_experts_only() -> None:
     models = {name: shipped(name, board) for name, board in SHIPPED}
     flags = {name: (one.query_key_value_bias, one.query_key_norm) for name, one in models.items()}
     assert {name for name, (bias, _) in flags.items() if bias} == {"qwen2.5-7b"}
-    assert {name for name, (_, norm) in flags.items() if norm} == {"qwen3-0.6b", "qwen3-8b"}
+    assert {name for name, (_, norm) in flags.items() if norm} == {"qwen3-0.6b", "qwen3-8b", "qwen3-30b-a3b"}
+    assert {name for name, one in models.items() if one.experts} == {"mixtral-8x7b-v0.1", "qwen3-30b-a3b"}
 
 
-def test_every_resolved_number_names_the_manifest_keys_it_came_from() -> None:
-    file = load(catalog.BUILT_IN, "llama-3.1-8b")
-    resolved = resolve(file, N150)
+@pytest.mark.parametrize(("model", "board"), [("llama-3.1-8b", N150), ("qwen3-30b-a3b", P150)])
+def test_every_resolved_number_names_the_manifest_keys_it_came_from(model: str, board: Board) -> None:
+    file = load(catalog.BUILT_IN, model)
+    resolved = resolve(file, board)
     elsewhere = {"board", "placement", "devices", "derivations", "keys", "memory", "digest"}
     assert {field.name for field in fields(Resolved)} - elsewhere <= set(resolved.keys)
     data: dict[str, Any] = file.manifest.model_dump()

@@ -99,10 +99,12 @@ def test_defaults_are_those_of_the_classes_of_transformers(one: families.ConfigC
 def test_an_absent_key_has_the_default_of_its_class_and_says_so(one: families.ConfigClass, tmp_path: Path) -> None:
     bare = {"model_type": one.model_type} | ({"sliding_window": None} if one.model_type == "mistral" else {})
     model = tables(tmp_path, bare)["model"]
-    assert (model["hidden"], model["intermediate"]) == (one.defaults["hidden_size"], one.defaults["intermediate_size"])
+    assert model["hidden"] == one.defaults["hidden_size"]
+    width = model["intermediate"] if one.experts is None else model["experts"]["intermediate"]
+    assert width == one.defaults["intermediate_size" if one.experts is None else one.experts.intermediate]
     default = f"absent, default {one.defaults['hidden_size']} of {one.name}"
     assert comment(tmp_path, bare, "hidden") == default
-    assert comment(tmp_path, bare, "theta") == f"absent, default 10000.0 of {one.name}"
+    assert comment(tmp_path, bare, "theta") == f"absent, default {one.defaults['rope_theta']} of {one.name}"
 
 
 def test_an_absent_key_is_no_null_one(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from tests.support.configurations import (
     written,
 )
 
-SUPPORTED = "supported model types: llama, mistral, mistral3, phi3, qwen2, qwen3"
+SUPPORTED = "supported model types: llama, mistral, mistral3, mixtral, phi3, qwen2, qwen3, qwen3_moe"
 ABSENCE = "only its absence, null or false is supported"
 OPTIONS = [  # a supported model with an option that is not built
     ({"vision_config": {"depth": 2}}, "vision_config = {depth = 2}: asks for image input, which is not built"),
@@ -101,10 +101,10 @@ def test_options_without_effect_are_taken(tmp_path: Path) -> None:
 
 
 MODEL_TYPES = {
-    "mixtral": "a mixture of experts",
-    "qwen3_moe": "a mixture of experts",
-    "deepseek_v3": "multi-head latent attention (MLA) and a mixture of experts",
-    "gpt_oss": "a mixture of experts and attention sinks",
+    "qwen2_moe": "an expert that sees every token",
+    "olmoe": "a mixture of experts of another kind",
+    "deepseek_v3": "multi-head latent attention (MLA) and a mixture of experts of another kind",
+    "gpt_oss": "attention sinks",
     "gemma2": "a soft cap, sliding-window attention and a scale on the embedding, residual or logits",
     "qwen2_5_vl": "image input",
     "mllama": "image input and cross-attention to another sequence",

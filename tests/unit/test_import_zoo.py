@@ -23,7 +23,8 @@ pytestmark = pytest.mark.skipif(not CONFIGS.is_dir(), reason="the published conf
 
 README = Path(__file__).parents[2] / "README.md"
 BOTH, LARGE = ("n150", "p150"), ("p150",)
-EXPERTS, IMAGES, RECURRENT = "a mixture of experts", "image input", "linear attention with a recurrent state"
+IMAGES, RECURRENT = "image input", "linear attention with a recurrent state"
+SHARED = "an expert that sees every token"
 OUTCOMES: dict[str, tuple[str, ...] | str] = {  # the boards that it is built for, or the words of its refusal
     "DeepSeek-R1-Distill-Llama-8B": BOTH,
     "Falcon3-7B-Instruct": BOTH,
@@ -33,23 +34,23 @@ OUTCOMES: dict[str, tuple[str, ...] | str] = {  # the boards that it is built fo
     "Llama-3.2-3B": BOTH,
     "Mistral-7B-Instruct-v0.3": BOTH,
     "Mistral-Small-3.1-24B-Instruct-2503": LARGE,
-    "Mixtral-8x7B-v0.1": f'model_type = "mixtral": needs {EXPERTS}, which is not built',
+    "Mixtral-8x7B-v0.1": LARGE,
     "Phi-3.5-mini-instruct": BOTH,
     "Qwen2.5-72B-Instruct": "target p150: does not hold the model: 73.08 weights in bfloat8_b",
     "Qwen2.5-7B-Instruct": BOTH,
     "Qwen2.5-VL-7B-Instruct": f'model_type = "qwen2_5_vl": needs {IMAGES}, which is not built',
     "Qwen3-0.6B": BOTH,
-    "Qwen3-30B-A3B": f'model_type = "qwen3_moe": needs {EXPERTS}, which is not built',
+    "Qwen3-30B-A3B": LARGE,
     "Qwen3-8B": BOTH,
     "Qwen3-Next-80B-A3B-Thinking": f'model_type = "qwen3_next": needs {RECURRENT}, which is not built',
-    "Qwen3-VL-30B-A3B-Instruct": f'model_type = "qwen3_vl_moe": needs {IMAGES} and {EXPERTS}, which is not built',
+    "Qwen3-VL-30B-A3B-Instruct": f'model_type = "qwen3_vl_moe": needs {IMAGES}, which is not built',
     "Qwen3-VL-4B-Instruct": f'model_type = "qwen3_vl": needs {IMAGES}, which is not built',
     "Qwen3.5-27B": f'model_type = "qwen3_5": needs {RECURRENT}, which is not built',
-    "Qwen3.5-35B-A3B": f'model_type = "qwen3_5_moe": needs {RECURRENT} and {EXPERTS}, which is not built',
+    "Qwen3.5-35B-A3B": f'model_type = "qwen3_5_moe": needs {RECURRENT} and {SHARED}, which is not built',
     "Qwen3.5-9B": f'model_type = "qwen3_5": needs {RECURRENT}, which is not built',
     "gemma-2-9b": 'model_type = "gemma2": needs a soft cap, sliding-window attention and a scale',
     "gemma-3-27b-it": 'model_type = "gemma3": needs sliding-window attention and a scale',
-    "gpt-oss-20b": f'model_type = "gpt_oss": needs {EXPERTS} and attention sinks, which is not built',
+    "gpt-oss-20b": f'model_type = "gpt_oss": needs attention sinks, which is not built',
     "nllb-200-distilled-600M": 'model_type = "m2m_100": needs an encoder beside the decoder, which is not built',
     "phi-4": LARGE,
 }
@@ -65,6 +66,8 @@ SHIPPED = {
     "llama-3.2-3b": "Llama-3.2-3B",
     "phi-3.5-mini": "Phi-3.5-mini-instruct",
     "phi-4": "phi-4",
+    "mixtral-8x7b-v0.1": "Mixtral-8x7B-v0.1",
+    "qwen3-30b-a3b": "Qwen3-30B-A3B",
 }
 
 

@@ -120,50 +120,51 @@ SHAPES = [  # lengths, chunks, waves and contexts that the planner could not use
     ),
 ]
 
+EXPERTS = "count = 8\nper_token = 2\nintermediate = 64\nrenormalise = true"
 ANOTHER_KIND = [  # models of another kind, by the name of what they need (S002-16)
     (
         [("layers = 30", "layers = 30\nnum_experts = 8")],
         "m.toml:10: model.num_experts = 8: asks for a mixture of experts, which is not built; families "
-        "built: llama, mistral, phi3, qwen2, qwen3",
+        "built: llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe",
     ),
     (
-        [("[model.rope]", "[model.experts]\ncount = 8\n[model.rope]")],
-        "m.toml:17: model.experts: asks for a mixture of experts, which is not built; families built: "
-        "llama, mistral, phi3, qwen2, qwen3",
+        [("[model.rope]", f"[model.experts]\n{EXPERTS}\n[model.rope]")],
+        "m.toml:17: model.experts: belongs to families with experts, and llama is dense; leave the table out; "
+        "families with experts: mixtral, qwen3_moe",
     ),
     (
         [("layers = 30", "layers = 30\nsliding_window = 4096")],
         "m.toml:10: model.sliding_window = 4096: asks for sliding-window attention, which is not built; "
-        "families built: llama, mistral, phi3, qwen2, qwen3",
+        "families built: llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe",
     ),
     (
         [("layers = 30", "layers = 30\nattention_soft_cap = 50.0")],
         "m.toml:10: model.attention_soft_cap = 50.0: asks for a soft cap, which is not built; families "
-        "built: llama, mistral, phi3, qwen2, qwen3",
+        "built: llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe",
     ),
     (
         [("layers = 30", "layers = 30\nembedding_scale = 24.0")],
         "m.toml:10: model.embedding_scale = 24.0: asks for a scale on the embedding, residual or logits, "
-        "which is not built; families built: llama, mistral, phi3, qwen2, qwen3",
+        "which is not built; families built: llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe",
     ),
     (
         [('"silu"', '"gelu"')],
         'm.toml:14: model.activation = "gelu": is not built; only "silu" is',
     ),
     (
-        [('"llama"', '"mixtral"')],
-        'm.toml:2: family = "mixtral": needs a mixture of experts, which is not built; built: llama, '
-        "mistral, phi3, qwen2, qwen3",
+        [('"llama"', '"llama4"')],
+        'm.toml:2: family = "llama4": needs a mixture of experts of another kind, which is not built; built: llama, '
+        "mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe",
     ),
     (
         [('"llama"', '"gemma2"')],
         'm.toml:2: family = "gemma2": needs a soft cap, sliding-window attention and a scale on the '
-        "embedding, residual or logits, which is not built; built: llama, mistral, phi3, qwen2, qwen3",
+        "embedding, residual or logits, which is not built; built: llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe",
     ),
     (
         [('"llama"', '"lama"')],
-        'm.toml:2: family = "lama": must be "llama" or "mistral" or "phi3" or "qwen2" or "qwen3"; did you mean '
-        '"llama"? (known: llama, mistral, phi3, qwen2, qwen3)',
+        'm.toml:2: family = "lama": must be "llama" or "mistral" or "mixtral" or "phi3" or "qwen2" or "qwen3" or '
+        '"qwen3_moe"; did you mean "llama"? (known: llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe)',
     ),
     (
         [('kind = "default"', 'kind = "dynamic"')],
@@ -426,7 +427,7 @@ ROTARY = [
     ),
     (
         [('"llama"', '"phi3"'), ("query_heads = 9", "query_heads = 9\npartial_rotary_factor = 0.5")],
-        "m.toml:11: model.partial_rotary_factor = 0.5: unknown key; known: activation, head_dim, hidden, intermediate, "
+        "m.toml:11: model.partial_rotary_factor = 0.5: unknown key; known: activation, experts, head_dim, hidden, intermediate, "
         "key_value_heads, layers, maximum_context, norm_epsilon, query_heads, rope, rotary_dimensions, tied_embeddings, "
         "vocabulary",
     ),
