@@ -60,7 +60,9 @@ def keys(target: str, model: Model, dtypes: type, rope: type, experts: type) -> 
     found |= {name: f"{table}.{name}" for name in COPIED_FROM_TARGET}
     found |= {f"dtypes.{one.name}": f"{table}.dtypes.{one.name}" for one in fields(dtypes)}
     found |= {f"rope.{one.name}": f"model.rope.{one.name}" for one in fields(rope)}
-    found |= {f"experts.{one.name}": f"model.experts.{one.name}" for one in fields(experts)}
+    if model.experts is not None:
+        found |= {f"experts.{one.name}": f"model.experts.{one.name}" for one in fields(experts)}
+        found |= dict.fromkeys(("experts.published", "experts.biases", "experts.activation"), "family")
     found["rope.dimensions"] = "model.rotary_dimensions" if model.rotary_dimensions else head_dim
     return found | {
         "module": "name",
@@ -69,7 +71,6 @@ def keys(target: str, model: Model, dtypes: type, rope: type, experts: type) -> 
         "packaged_weights": "weights",
         "intermediate": inner,
         "experts": "family" if model.experts is None else "model.experts",
-        **{f"experts.{name}": "family" for name in ("published", "biases", "activation")},
         "rope": "model.rope",
         "dtypes": f"{table}.dtypes",
         "head_dim": head_dim,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-EXPERTS = "a mixture of experts of another kind"
+EXPERTS = "a mixture of experts"
+OTHER_EXPERTS = "a mixture of experts of another kind"
 SHARED_EXPERT = "an expert that sees every token"
 DENSE_LAYERS = "layers without experts among those that have them"
 SOFT_CAP = "a soft cap"
@@ -54,8 +55,8 @@ FEATURES = {
 
 FAMILIES = {
     "qwen2_moe": SHARED_EXPERT,
-    "deepseek_v3": EXPERTS,
-    "llama4": EXPERTS,
+    "deepseek_v3": OTHER_EXPERTS,
+    "llama4": OTHER_EXPERTS,
     "gemma": SCALED,
     "qwen3_next": RECURRENT,
     "qwen3_5": RECURRENT,

@@ -708,35 +708,26 @@ def as_indices(numbers, count):
 
 
 def place_tokens(choice, routing, shape):
-    """Experts of each token [1, 1, tokens, EXPERTS_PER_TOKEN] -> the slot of each of the pairs, the token of each slot, and the
-    rows and the first slot of each expert, all rows of uint32. The slots of an expert begin at a whole tile, and lie in
-    the order of the tokens.
+    """Experts of each token [1, 1, tokens, EXPERTS_PER_TOKEN] -> the slot of each pair of token and expert, the token of each
+    slot, and the count and first slot of each expert, as rows of uint32. The slots of an expert begin at a whole tile and
+    follow the order of the tokens.
     """
-    marks = ttnn.to_layout(
-        ttnn.scatter(
-            routing.unchosen,
-            -1,
-            ttnn.to_layout(choice, ROW_MAJOR, memory_config=DRAM),
-            routing.chosen,
-            memory_config=DRAM,
-        ),
-        TILED,
-        memory_config=DRAM,
-    )
+    columns = ttnn.to_layout(choice, ROW_MAJOR, memory_config=DRAM)
+    marks = ttnn.scatter(routing.unchosen, -1, columns, routing.chosen, memory_config=DRAM)
+    marks = ttnn.to_layout(marks, TILED, memory_config=DRAM)
     counts = exact_sums("counts", routing.every_token, marks, shape)
     whole_tiles = ttnn.ceil(ttnn.mul(counts, 1 / TILE, dtype=ttnn.float32, memory_config=DRAM), memory_config=DRAM)
     starts = exact_sums("starts", whole_tiles, routing.tiles_before, shape)
     ranks = exact_sums("ranks", routing.earlier_tokens, marks, shape)
     slot_if_chosen = ttnn.add(ranks, starts, dtype=ttnn.float32, memory_config=DRAM)
-    slots = as_indices(
-        ttnn.gather(slot_if_chosen, -1, choice, memory_config=DRAM), shape.token_tiles * TILE * EXPERTS_PER_TOKEN
-    )
+    slots = ttnn.gather(slot_if_chosen, -1, choice, memory_config=DRAM)
+    slots = as_indices(slots, shape.token_tiles * TILE * EXPERTS_PER_TOKEN)
     token_of_slot = ttnn.scatter(routing.free_slots, -1, slots, routing.token_of_pair, memory_config=DRAM)
     return slots, token_of_slot, as_indices(counts, EXPERTS), as_indices(starts, EXPERTS)
 
 
 def feed_forward(placed, counts, starts, routing, layer, part):
-    """Every expert over its own slots of placed [slots, HIDDEN]; what no expert has is never written."""
+    """Every expert over its own slots of placed [slots, HIDDEN]; no other is written."""
     return ttnn.experimental.deepseek_prefill.moe_fused_swiglu(
         placed,
         layer.gate[part],
@@ -758,11 +749,12 @@ def experts(hidden, routing, layer, shape):
     """Add the weighted sum of every token's experts to hidden, which is used up."""
     tokens = shape.token_tiles * TILE
     pairs = tokens * EXPERTS_PER_TOKEN
+    place = PLACES[shape.token_tiles]
     normed = ttnn.rms_norm(
         hidden,
         epsilon=NORM_EPSILON,
         weight=layer.mlp_norm,
-        memory_config=PLACES[shape.token_tiles].normed,
+        memory_config=place.normed,
         compute_kernel_config=NORM_COMPUTE,
     )
     scores = ttnn.linear(
@@ -786,14 +778,10 @@ def experts(hidden, routing, layer, shape):
     ttnn.deallocate(fed)
     picked = pick_rows(slots, returned, (1, 1, tokens, EXPERTS_PER_TOKEN, HIDDEN))
     ttnn.deallocate(returned)
-    weights_of_rows = ttnn.reshape(
-        ttnn.to_layout(shares, ROW_MAJOR, memory_config=DRAM), (1, 1, tokens, EXPERTS_PER_TOKEN, 1)
-    )
+    row_weights = ttnn.to_layout(shares, ROW_MAJOR, memory_config=DRAM)
+    row_weights = ttnn.reshape(row_weights, (1, 1, tokens, EXPERTS_PER_TOKEN, 1))
     combined = ttnn.experimental.deepseek_prefill.post_combine_reduce(
-        picked,
-        weights_of_rows,
-        expert_dim=3,
-        output_memory_config=DRAM,
+        picked, row_weights, expert_dim=3, output_memory_config=DRAM
     )
     ttnn.deallocate(picked)
     summed = ttnn.add(hidden, combined, dtype=ACTIVATION_DTYPE, memory_config=DRAM)

@@ -44,7 +44,7 @@ def _count_key(fields: Fields, names: tuple[str, ...]) -> str:
         fields.refuse(present[1], f"contradicts {present[0]} {fields.data[present[0]]}", "make them equal")
     for name in present[1:]:
         fields.raw(name)
-    return present[0] if present else names[0]
+    return present[0] if present else next(name for name in names if name in fields.defaults)
 
 
 def _check_every_layer(fields: Fields) -> None:

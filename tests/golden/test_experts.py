@@ -14,7 +14,6 @@ from runtime.reference import experts as reference
 from runtime.reference.dense import forward
 from runtime.tables import TILE
 from runtime.verification.comparison import relative_error
-from runtime.verification.joined_experts import published
 from tests.golden.test_families import LIMIT, holds
 from tests.support.families import build_peer
 from tests.support.golden import Bench
@@ -75,7 +74,9 @@ def bench_of(family: str, seed: int) -> Bench:
 
 
 def routers(bench: Bench) -> list[torch.Tensor]:
-    return [bench.peer.tensors[f"model.layers.{layer}.mlp.gate.weight"] for layer in range(bench.module.LAYERS)]
+    """The peer's own parameters: changing them changes both sides."""
+    name = reference.ROUTERS[bench.geometry.experts.published]
+    return [bench.peer.tensors[f"model.layers.{layer}.{name}.weight"] for layer in range(bench.module.LAYERS)]
 
 
 def rank(bench: Bench, order: list[int]) -> None:
@@ -122,9 +123,8 @@ def test_equal_scores_choose_as_many_experts_as_others(family, monkeypatch):
 
     monkeypatch.setattr(reference, "choose", first_ones)
     rows = bench.rows([1, 32, 70], seed=3)
-    tensors = published(bench.peer.tensors, bench.geometry)
     for row, logits in zip(rows, bench.call(rows)):
-        wanted = forward(bench.geometry, tensors, row.tokens, rows=[-1])[0]
+        wanted = forward(bench.geometry, bench.peer.tensors, row.tokens, rows=[-1])[0]
         assert relative_error(logits, wanted) <= LIMIT
 
 
@@ -155,11 +155,11 @@ def narrow(module: Any) -> Any:
 def test_published_and_joined_checkpoints_give_the_same_weights(family):
     bench = Bench(family)
     rows = bench.rows([70], seed=2)
-    joined = bench.call(rows)
-    tensors = published(bench.peer.tensors, bench.geometry)
-    assert len(tensors) > len(bench.peer.tensors) and not any("gate_up_proj" in name for name in tensors)
-    bench.load(tensors)
-    assert torch.equal(bench.call(rows), joined)
+    one_by_one = bench.call(rows)
+    joined = {name: tensor.detach() for name, tensor in bench.peer.model.state_dict().items()}
+    assert len(joined) < len(bench.peer.tensors) and "model.layers.1.mlp.experts.gate_up_proj" in joined
+    bench.load(joined)
+    assert torch.equal(bench.call(rows), one_by_one)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

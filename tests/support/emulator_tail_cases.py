@@ -391,4 +391,5 @@ TAIL_STRICTER = {
     for integer in (U16, U32, I32)
     for floats in (BF16, F32)
     for source, target in ((integer, floats), (floats, integer))
+    if (source, target) != (F32, U32)
 }

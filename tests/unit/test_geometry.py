@@ -83,11 +83,13 @@ def test_families_differ_in_biases_and_norms() -> None:
     models = {name: shipped(name, board) for name, board in SHIPPED}
     assert {one.family for one in models.values() if one.query_key_value_bias} == {"gpt_oss", "qwen2"}
     assert {one.family for one in models.values() if one.query_key_norm} == {"gemma3", "qwen3", "qwen3_moe"}
+    assert {one.family for one in models.values() if one.experts} == {"gpt_oss", "mixtral", "qwen3_moe"}
 
 
-def test_every_resolved_number_names_the_manifest_keys_it_came_from() -> None:
-    file = load(catalog.BUILT_IN, "llama-3.1-8b")
-    resolved = resolve(file, N150)
+@pytest.mark.parametrize(("model", "board"), [("llama-3.1-8b", N150), ("qwen3-30b-a3b", P150)])
+def test_every_resolved_number_names_the_manifest_keys_it_came_from(model: str, board: Board) -> None:
+    file = load(catalog.BUILT_IN, model)
+    resolved = resolve(file, board)
     elsewhere = {"board", "placement", "devices", "derivations", "keys", "memory", "digest"}
     assert {field.name for field in fields(Resolved)} - elsewhere <= set(resolved.keys)
     data: dict[str, Any] = file.manifest.model_dump()

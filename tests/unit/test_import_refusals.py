@@ -120,6 +120,8 @@ def test_options_without_effect_are_taken(tmp_path: Path) -> None:
 
 
 MODEL_TYPES = {
+    "qwen2_moe": "an expert that sees every token",
+    "olmoe": "a mixture of experts of another kind",
     "deepseek_v3": "multi-head latent attention (MLA) and a mixture of experts of another kind",
     "qwen2_5_vl": "image input",
     "mllama": "image input and cross-attention to another sequence",

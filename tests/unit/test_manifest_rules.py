@@ -133,12 +133,18 @@ SHAPES = [  # lengths, chunks, waves and contexts that the planner could not use
     ),
 ]
 
+EXPERTS = "count = 8\nper_token = 2\nintermediate = 64\nrenormalise = true"
 BUILT = ", ".join(FAMILIES)
 ANOTHER_KIND = [  # models of another kind, by the name of what they need (S002-16)
     (
         [("layers = 30", "layers = 30\nnum_experts = 8")],
-        "m.toml:10: model.num_experts = 8: asks for a mixture of experts of another kind, which is not built; families "
+        "m.toml:10: model.num_experts = 8: asks for a mixture of experts, which is not built; families "
         f"built: {BUILT}",
+    ),
+    (
+        [("[model.rope]", f"[model.experts]\n{EXPERTS}\n[model.rope]")],
+        "m.toml:17: model.experts: belongs to families with experts, and llama is dense; leave the table out; "
+        "families with experts: " + ", ".join(name for name, one in FAMILIES.items() if one.experts),
     ),
     (
         [("layers = 30", "layers = 30\nsliding_window = 4096")],
@@ -158,6 +164,10 @@ ANOTHER_KIND = [  # models of another kind, by the name of what they need (S002-
         [('"silu"', '"gelu"')],
         'm.toml:14: model.activation = "gelu": must be "silu" or "gelu_tanh"; did you mean "gelu_tanh"? (known: gelu_tanh, '
         "silu)",
+    ),
+    (
+        [('"llama"', '"llama4"')],
+        f'm.toml:2: family = "llama4": needs a mixture of experts of another kind, which is not built; built: {BUILT}',
     ),
     (
         [('"llama"', '"mamba"')],
@@ -435,7 +445,7 @@ ROTARY = [
     ),
     (
         [('"llama"', '"phi3"'), ("query_heads = 9", "query_heads = 9\npartial_rotary_factor = 0.5")],
-        "m.toml:11: model.partial_rotary_factor = 0.5: unknown key; known: activation, attention_soft_cap, "
+        "m.toml:11: model.partial_rotary_factor = 0.5: unknown key; known: activation, attention_soft_cap, experts, "
         "full_attention_layers, head_dim, hidden, intermediate, key_value_heads, layers, local_rope, logit_soft_cap, "
         "maximum_context, norm_epsilon, query_heads, query_scale, rope, rotary_dimensions, sliding_window, tied_embeddings, "
         "vocabulary",

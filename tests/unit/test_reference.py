@@ -190,9 +190,9 @@ def test_parameter_names_and_shapes_are_the_published_ones(family):
 def test_random_parameters_depend_on_seed_and_name_and_keep_activations_finite_and_apart(family):
     geometry = GEOMETRIES[family]
     drawn = RandomParameters(geometry, seed=1)
-    name = "model.layers.1.self_attn.o_proj.weight"
-    assert torch.equal(drawn[name], RandomParameters(geometry, seed=1)[name])
-    assert not torch.equal(drawn[name], RandomParameters(geometry, seed=2)[name])
-    assert not torch.equal(drawn[name], drawn["model.layers.0.self_attn.o_proj.weight"])
+    name = "self_attn.o_proj.weight"
+    assert torch.equal(drawn[f"model.layers.1.{name}"], RandomParameters(geometry, seed=1)[f"model.layers.1.{name}"])
+    assert not torch.equal(drawn[f"model.layers.1.{name}"], RandomParameters(geometry, seed=2)[f"model.layers.1.{name}"])
+    assert not torch.equal(drawn[f"model.layers.1.{name}"], drawn[f"model.layers.0.{name}"])
     logits = forward(geometry, drawn, random_tokens(33, seed=1))
     assert logits.isfinite().all() and logits.std(dim=0).min() > 0.1
