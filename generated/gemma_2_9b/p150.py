@@ -246,7 +246,7 @@ MATMULS = {
     ("head", 1): multicast_1d(11, 10, 2, 1, 4, 1, 76, 1, 76),
 }
 
-# tokens a row: how the scores of a key-value head's queries are cut, and their product with its values; one head after another
+# tokens a row: how scores are cut, and their product with the values; one key-value head after another
 SCORES = {
     128: (
         multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1, together=False),

@@ -22,6 +22,7 @@ from generator.attentions import Attention, attention_bytes
 from generator.kinds import layer_matmuls
 from generator.kinds.rows import MatmulRole
 from generator.matmuls import PAIRS, RESIDUAL, Matmul, MinimalMatmul, matmul_bytes, minimal_matmul_bytes
+from generator.wrappers import WRAPPERS
 from runtime import emulator
 from runtime.load import check_module
 from runtime.tables import Shape, layer_kinds
@@ -29,7 +30,7 @@ from tests.support.building import COMMITTED, committed, committed_text, emitted
 
 MODULES = committed()
 every_module = pytest.mark.parametrize(("model", "target"), MODULES, ids=names_of(MODULES))
-LIMIT, FURTHER = 500, 100  # lines; further ones for experts, and for layers of two kinds, which have an attention each
+LIMIT, FURTHER = 500, 120  # lines; further ones for experts, for explicit scores and for layers of two kinds
 INTEGER_TABLES = ("TRACES", "MATMULS", "ATTENTION")
 SECTIONS = ("constants", "tables", "weights and stores", "inputs", "body", "traces")
 
@@ -74,7 +75,8 @@ def lines_of_code(model: str, target: str) -> int:
 
 @every_module
 def test_a_module_is_short_enough_to_read(model: str, target: str) -> None:
-    further = (resolved(model, target).experts is not None) + (len(resolved(model, target).kinds) > 1)
+    numbers = resolved(model, target)
+    further = sum((numbers.experts is not None, numbers.attention_soft_cap > 0, len(numbers.kinds) > 1))
     limit = LIMIT + FURTHER * further
     assert 200 < lines_of_code(model, target) <= limit
     assert max(map(len, committed_text(model, target).split("\n"))) <= 120
@@ -217,7 +219,8 @@ def test_passes_are_told_apart_and_closed(model: str, target: str) -> None:
     module = imported(model, target)
     digests = [shape.digest for shape in module.TRACES]
     assert len(set(digests)) == len(digests) and all(re.fullmatch("[0-9a-f]{16}", digest) for digest in digests)
-    assert tuple(shape.tokens for shape in module.TRACES if shape.variant == "chunked") == module.LENGTHS
+    in_chunks = () if module.GEOMETRY.attention_soft_cap else module.LENGTHS
+    assert tuple(shape.tokens for shape in module.TRACES if shape.variant == "chunked") == in_chunks
     assert tuple(shape.tokens for shape in module.TRACES if shape.variant == "single") == module.LENGTHS
     assert {shape.rows for shape in module.TRACES} == set(module.WAVES)
     assert set(module.PROGRAMS) == {(digest, ending) for digest in digests for ending in ("logits", "argmax", "top_k")}
@@ -239,7 +242,7 @@ def test_every_matmul_is_legal_and_fits_the_core(model: str, target: str) -> Non
     sizes = {shape.rows * shape.tokens // 32 for shape in module.TRACES}
     roles = {role for role, _ in module.MATMULS}
     assert set(module.MATMULS) == {(role, size) for role in roles - {"head"} for size in sizes} | {("head", 1)}
-    routed = {role.name: role for role in layer_matmuls(resolved(model, target)) if role.name not in weights}
+    routed = {role.name: role for role in layer_matmuls(resolved(model, target)) if role.name not in (*weights, "gate_up")}
     for (role, token_tiles), config in module.MATMULS.items():
         if role in routed:
             check_routing(module, routed[role], token_tiles, config)
@@ -309,9 +312,26 @@ def check_minimal(module: ModuleType, role: str, token_tiles: int, weight: Any, 
     assert used <= module.BOARD.l1_bank_bytes, (role, token_tiles)
 
 
+def check_scores(module: ModuleType) -> None:
+    """Both matmuls of explicit scores, of one key-value head of each length: they cover it and fit."""
+    assert tuple(module.SCORES) == module.LENGTHS and not hasattr(module, "ATTENTION")
+    group, depth = module.QUERY_HEADS // module.KEY_VALUE_HEADS, module.HEAD_DIM // 32
+    for tokens, programs in module.SCORES.items():
+        for config, (inner, columns) in zip(programs, ((depth, tokens // 32), (tokens // 32, depth))):
+            grid = config.compute_with_storage_grid_size
+            assert grid.x <= module.BOARD.grid[0] and grid.y <= module.BOARD.grid[1] and not config.fuse_batch
+            assert inner % config.in0_block_w == 0 and config.out_subblock_h * config.out_subblock_w <= 4
+            across = grid.x * grid.y if "1D" in type(config).__name__ else grid.x
+            down = 1 if "1D" in type(config).__name__ else grid.y
+            assert config.per_core_N * across >= columns and config.per_core_M * down >= group * tokens // 32
+
+
 @every_module
 def test_every_attention_is_legal_and_fits_the_core(model: str, target: str) -> None:
     module = imported(model, target)
+    if module.GEOMETRY.attention_soft_cap:
+        check_scores(module)
+        return
     assert set(module.ATTENTION) == {(shape.variant, shape.rows, shape.tokens) for shape in module.TRACES}
     for (variant, rows, tokens), config in module.ATTENTION.items():
         query, key = config.q_chunk_size, config.k_chunk_size
@@ -334,6 +354,11 @@ def test_weights_are_read_from_every_published_tensor_once(model: str, target: s
     """Each weight of the body is in a table and each table entry is used; no source is read twice but a tied embedding."""
     module = imported(model, target)
     text = committed_text(model, target)
+    wrapper = resolved(model, target).wrapper
+    prefix = WRAPPERS[wrapper].prefix if wrapper else ""
+    experts = module.GEOMETRY.experts  # gate and up of gpt-oss are one tensor
+    in_one = experts is not None and experts.published == "gpt_oss"
+    joined = {name for weight in module.LAYER_WEIGHTS for name in weight.sources if in_one and "experts.gate_up" in name}
     for table, owner in ((module.WEIGHTS, "weights"), (module.LAYER_WEIGHTS, "layer")):
         names = [weight.name for weight in table]
         used = set(re.findall(rf"\b{owner}\.([a-z_]+)", text)) - {"layers"}
@@ -341,6 +366,6 @@ def test_weights_are_read_from_every_published_tensor_once(model: str, target: s
         read = Counter(source for weight in table for source in weight.sources)
         tied = owner == "weights" and module.GEOMETRY.tied_embeddings
         assert {source for source, count in read.items() if count > 1} == (
-            {"model.embed_tokens.weight"} if tied else set()
+            {f"{prefix}model.embed_tokens.weight"} if tied else joined if owner == "layer" else set()
         )
     assert {weight.placement for weight in (*module.WEIGHTS, *module.LAYER_WEIGHTS)} == {"replicate"}

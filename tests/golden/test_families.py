@@ -9,6 +9,7 @@ from runtime.verification.comparison import pcc
 from tests.support.families import CAPPED, GEOMETRIES, WINDOW, WINDOWED
 from tests.support.golden import Bench
 
+ROUTED_LIMITS = {False: 0.99, True: 0.97}
 LIMIT = 1e-4  # nothing is rounded in the emulator's float32 mode
 LENGTHS = (1, 2, 31, 32, 33, 127, 128, 129, 300, WINDOW - 1, WINDOW, WINDOW + 1, 2 * WINDOW)
 
@@ -87,6 +88,8 @@ def test_prompts_that_the_caller_cuts_equal_transformers(bench, cuts):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_declared_dtypes_correlate_with_transformers(family, packed, limit):
     bench = Bench(family, "declared", packed)
+    if bench.module.GEOMETRY.experts is not None:  # rounding turns some choice of experts, and with it all of a token
+        limit = ROUTED_LIMITS[packed]
     rows = bench.rows([1, 33, 128, 129, 300], seed=9)
     for row, found in zip(rows, bench.call(rows)):
         wanted = bench.peer.logits(list(row.tokens))[-1]

@@ -55,7 +55,7 @@ OPTIONS = [  # a supported model with an option that is not built
         "add_cross_attention = true: asks for cross-attention to another sequence, which is",
     ),
     ({"cross_attention_layers": [3]}, "cross_attention_layers = [3]: asks for cross-attention to another sequence"),
-    ({"num_local_experts": 8}, "num_local_experts = 8: asks for a mixture of experts of another kind, which is not built"),
+    ({"num_local_experts": 8}, "num_local_experts = 8: asks for a mixture of experts, which is not built"),
     (
         {"linear_num_key_heads": 4},
         "linear_num_key_heads = 4: asks for linear attention with a recurrent state, which is not",
