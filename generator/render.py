@@ -155,6 +155,7 @@ def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, tem
             factor_lists=_factor_lists(resolved),
             fuses_gate_up=programs.fuses_gate_up(resolved),
             fuses_residual=programs.fuses_residual(resolved),
+            norms_in_blocks=programs.norms_in_blocks(resolved),
             heads_dtype=programs.heads_dtype(resolved),
             model_weights=kinds.model_weights(resolved),
             layer_weights=kinds.layer_weights(resolved),

@@ -27,6 +27,7 @@ ROWS, CONTEXTS = (
 FREE_SHARE = 32  # this part of the DRAM stays free: what a pass takes is an estimate
 PASS_SHARE = 12  # what passes take may be this part of the DRAM
 WIDE, NARROW = "bfloat16", "bfloat8_b"
+NARROWEST = "bfloat4_b"  # of weights, at a loss of precision that nobody should come by unasked
 HEAD_AND_CACHE = ((WIDE, WIDE), (NARROW, WIDE), (NARROW, NARROW))
 
 
@@ -158,7 +159,10 @@ def _misfit(resolved: Resolved, board: Board) -> Misfit:
     limit = (
         f"{used.total / GIB:.2f} GiB, over {_usable(board) / GIB:.2f} usable of {_capacity(board) / GIB:.2f} GiB DRAM"
     )
-    return Misfit(board.name, f"does not hold the model: {listed} = {limit}", "import it for a larger board")
+    hint = "import it for a larger board"
+    if _fits(_with(resolved, NARROWEST, NARROW, NARROW), board):
+        hint += f", or write its manifest by hand with weights in {NARROWEST}, which fit"
+    return Misfit(board.name, f"does not hold the model: {listed} = {limit}", hint)
 
 
 def _with(resolved: Resolved, weights: str, head: str, key_value: str, context: int | None = None) -> Resolved:

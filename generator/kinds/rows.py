@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from generator import programs
 from generator.tiles import TILE
 
 if TYPE_CHECKING:
@@ -39,19 +40,24 @@ class MatmulRole:
     fused: str = ""
 
 
-def norm(name: str, source: str, rule: str = "norm") -> WeightRow:
+def norm(name: str, source: str, rule: str = "norm", layout: str = "ROW_MAJOR") -> WeightRow:
     """A norm over the hidden width."""
-    return WeightRow(name, (source,), rule, "HIDDEN_NORM", "NORM_DTYPE", "ROW_MAJOR")
+    return WeightRow(name, (source,), rule, "HIDDEN_NORM", "NORM_DTYPE", layout)
 
 
 def layer_norm(resolved: Resolved, name: str, place: str) -> WeightRow:
     """A norm of each layer, published after its place there."""
-    return norm(name, f"model.layers.{{layer}}.{place}_layernorm.weight", norm_rule(resolved))
+    return norm(name, f"model.layers.{{layer}}.{place}_layernorm.weight", norm_rule(resolved), norm_layout(resolved))
 
 
 def norm_rule(resolved: Resolved) -> str:
     """How the weight of a norm is made from the published one."""
     return "offset_norm" if resolved.unit_offset_norms else "norm"
+
+
+def norm_layout(resolved: Resolved) -> str:
+    """How the weight of a norm over hidden lies: row-major unless the norm runs in blocks."""
+    return "TILED" if programs.norms_in_blocks(resolved) else "ROW_MAJOR"
 
 
 def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:
@@ -67,7 +73,7 @@ def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:
         "QUERY_KEY_VALUE_WIDTH": resolved.device_query_key_value_width,
         "HEAD_DIM": head_dim,
         "CONTEXT": resolved.context,
-        "HIDDEN_NORM": (1, 1, hidden // TILE, TILE),
+        "HIDDEN_NORM": (1, 1, 1, hidden) if programs.norms_in_blocks(resolved) else (1, 1, hidden // TILE, TILE),
         "HEAD_NORM": (1, 1, head_dim // TILE, TILE),
     }
     return eval(row.shape, {"__builtins__": {}}, constants)  # an expression of this package

@@ -84,6 +84,7 @@ def test_families_differ_in_biases_and_norms() -> None:
     assert {name for name, (bias, _) in flags.items() if bias} == {"qwen2.5-7b"}
     assert {name for name, (_, norm) in flags.items() if norm} == {
         "gemma-3-1b",
+        "gemma-3-27b",
         "gemma-3-4b",
         "qwen3-0.6b",
         "qwen3-8b",
