@@ -2,24 +2,18 @@
 
 Rebuild:   codegen build gemma-3-27b --target p150
 Manifest:  models/gemma-3-27b.toml
-Geometry:  4516cb63b5f6dc70
+Geometry:  e072be8ea8cf6f9a
 
     62 layers of 5376 hidden and 21504 intermediate, 32 query and 16 key-value heads of 128, 262208 vocabulary
     32768 tokens of context, 1024 key-value blocks of 32 tokens
     bfloat4_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128
-    batched          2 4 8 16        256
-    batched          2 4 8           512
-    batched          2 4             1024
+    single           1               128 512 2048
+    batched          2 4 8           128 512
     batched          2               2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128
-    chunked_batched  2 4 8 16        256
-    chunked_batched  2 4 8           512
-    chunked_batched  2 4             1024
+    chunked          1               128 512 2048
+    chunked_batched  2 4 8           128 512
     chunked_batched  2               2048
 """
 
@@ -68,7 +62,7 @@ PREFILL_CHUNK = 2048  # target.p150.prefill_chunk
 ALIGNMENT = 128  # lcm(32 block, 128 attention chunk)
 WINDOW_REACH = 1024  # 1023 tokens before a token, in multiples of the alignment
 # by the tokens of a chunk: blocks of the chunk and of the reach before it, rounded up to what attention reads at a time
-WINDOW_PAGES = {128: 40, 256: 40, 512: 48, 1024: 64, 2048: 96}
+WINDOW_PAGES = {128: 40, 512: 48, 2048: 96}
 
 GEOMETRY = Geometry(
     vocabulary=262208,
@@ -144,51 +138,31 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+WAVES = (1, 2, 4, 8)  # target.p150.waves
+LENGTHS = (128, 512, 2048)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "3d4924b7735b0e2c"),
-    Shape("single", 1, 256, 8, 0, "last", "ad5249b9f179273f"),
-    Shape("single", 1, 512, 16, 0, "last", "0c6ec5100f3a6ad8"),
-    Shape("single", 1, 1024, 32, 0, "last", "4ebd89a7fc2fe4bc"),
-    Shape("single", 1, 2048, 64, 0, "last", "b37bfaf8a9b03232"),
-    Shape("batched", 2, 128, 8, 0, "last", "93f0d8f801a4b15a"),
-    Shape("batched", 4, 128, 16, 0, "last", "e57b3dc1fae695ff"),
-    Shape("batched", 8, 128, 32, 0, "last", "14b464c8f1e68375"),
-    Shape("batched", 16, 128, 64, 0, "last", "3df53dca3bd22d08"),
-    Shape("batched", 32, 128, 128, 0, "last", "9d6faae0bcc98828"),
-    Shape("batched", 2, 256, 16, 0, "last", "ab3a0b3a91704ce7"),
-    Shape("batched", 4, 256, 32, 0, "last", "d4b13d6b0b64b181"),
-    Shape("batched", 8, 256, 64, 0, "last", "adac9c9ea0bdc473"),
-    Shape("batched", 16, 256, 128, 0, "last", "47fa5b84c0dce04f"),
-    Shape("batched", 2, 512, 32, 0, "last", "6b74db8cb896c441"),
-    Shape("batched", 4, 512, 64, 0, "last", "efe6fa91aa967c12"),
-    Shape("batched", 8, 512, 128, 0, "last", "9ad6eb1636a09a77"),
-    Shape("batched", 2, 1024, 64, 0, "last", "8942e79df1b4140e"),
-    Shape("batched", 4, 1024, 128, 0, "last", "7230ce30e3e9162c"),
-    Shape("batched", 2, 2048, 128, 0, "last", "13d2f51a9e026850"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "d0bd6066c0b425cc"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "a727212e6bb44f56"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "30256b85c4066990"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "bbea77cbb087dc4f"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "c021d714cbef13ea"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "38d4eb6598b2f728"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "fb0e9e90a90712f1"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "e78e2165ee18273d"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "71565e6cdeb5787c"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "633a56e3153bcb08"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "ad5ac1b92b88dc4b"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "3793d0ce9b3ffea3"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "f86b7bda5ee479cc"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "896ef357a1dfbcc6"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "23c52d03bf45e688"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "9bc2817c361260ca"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "cfcab9215f06b4a2"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "7bc2617b95a7b6a3"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "0f894219aa6b9cb6"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "7eabc362e5999840"),
+    Shape("single", 1, 128, 4, 0, "last", "a1ed3a47415867ce"),
+    Shape("single", 1, 512, 16, 0, "last", "7e8a3a4aa4724fc1"),
+    Shape("single", 1, 2048, 64, 0, "last", "83e7492e1d27d946"),
+    Shape("batched", 2, 128, 8, 0, "last", "d126e5508c080c48"),
+    Shape("batched", 4, 128, 16, 0, "last", "9cc7a6a62267cc92"),
+    Shape("batched", 8, 128, 32, 0, "last", "109596f085f65c32"),
+    Shape("batched", 2, 512, 32, 0, "last", "cd2a0205cc82fd3c"),
+    Shape("batched", 4, 512, 64, 0, "last", "8a96f28a624ff1d3"),
+    Shape("batched", 8, 512, 128, 0, "last", "ee58466f697c8659"),
+    Shape("batched", 2, 2048, 128, 0, "last", "c3506e1d4f5385e4"),
+    Shape("chunked", 1, 128, 4, 1072, "last", "8c50ab6de691edb0"),
+    Shape("chunked", 1, 512, 16, 1072, "last", "ff85ea53a8d4812d"),
+    Shape("chunked", 1, 2048, 64, 1072, "last", "6e321419c277c81c"),
+    Shape("chunked_batched", 2, 128, 8, 1072, "last", "eefa377da2571ab7"),
+    Shape("chunked_batched", 4, 128, 16, 1072, "last", "e11a424de73a172a"),
+    Shape("chunked_batched", 8, 128, 32, 1072, "last", "9b0b5e9ced157f58"),
+    Shape("chunked_batched", 2, 512, 32, 1072, "last", "3360326b0af3fc5b"),
+    Shape("chunked_batched", 4, 512, 64, 1072, "last", "e196fde985847c98"),
+    Shape("chunked_batched", 8, 512, 128, 1072, "last", "8ceab1b89ecdaee8"),
+    Shape("chunked_batched", 2, 2048, 128, 1072, "last", "23576869c127cad5"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -270,44 +244,24 @@ MATMULS = {
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
     ("single", 1, 128): attention_chunks(64, 128),
-    ("single", 1, 256): attention_chunks(128, 256),
     ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
     ("batched", 2, 128): attention_chunks(128, 128),
     ("batched", 4, 128): attention_chunks(64, 128),
     ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
     ("batched", 2, 512): attention_chunks(128, 256),
     ("batched", 4, 512): attention_chunks(128, 256),
     ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
     ("batched", 2, 2048): attention_chunks(256, 256),
     ("chunked", 1, 128): attention_chunks(64, 128),
-    ("chunked", 1, 256): attention_chunks(128, 128),
     ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
     ("chunked_batched", 2, 128): attention_chunks(128, 128),
     ("chunked_batched", 4, 128): attention_chunks(64, 128),
     ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
     ("chunked_batched", 2, 512): attention_chunks(128, 128),
     ("chunked_batched", 4, 512): attention_chunks(128, 128),
     ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
