@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from generator.matmuls import PAIRS, RESIDUAL
+from generator.tiles import TILE_BYTES, tiles
 
 if TYPE_CHECKING:
     from generator.geometry import Resolved
@@ -68,6 +69,24 @@ def heads_dtype(resolved: Resolved) -> str:
 def concatenates_heads(variant: str) -> bool:
     """Whether attention itself returns the heads side by side, which saves an operation; the one over caches cannot."""
     return variant in ("single", "batched")
+
+
+WIDE_NORM_BYTES = 446464  # of rms_norm in blocks of a row, at any width: mock devices of both boards, 5120 to 8192 columns
+
+
+def norm_bytes(width_tiles: int) -> int:
+    """Buffers of rms_norm over whole rows: four tiles a column tile, in columns of four, and twelve fixed ones of float32 and
+    scalars.
+    """
+    return 4 * TILE_BYTES["bfloat16"] * (-(-width_tiles // 4) * 4) + 98304
+
+
+def norms_in_blocks(resolved: Resolved) -> bool:
+    """Whether rows of hidden are too wide to be normed whole on one core.
+
+    The operation then takes them in blocks, but only with weights in tiles; row-major ones, which take less memory, it refuses.
+    """
+    return norm_bytes(tiles(resolved.hidden)) > resolved.board.l1_bank_bytes
 
 
 def packs_rows(resolved: Resolved, kind: str) -> bool:

@@ -170,6 +170,7 @@ def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, tem
             factor_lists=_factor_lists(resolved),
             fuses_gate_up=programs.fuses_gate_up(resolved),
             fuses_residual=programs.fuses_residual(resolved),
+            norms_in_blocks=programs.norms_in_blocks(resolved),
             heads_dtype=programs.heads_dtype(resolved),
             **_experts(resolved),
             model_weights=wrappers.published(resolved.wrapper, kinds.model_weights(resolved)),

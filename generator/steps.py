@@ -65,13 +65,16 @@ class Sizes:
     activation: str
     heads: str
     cached: str
+    norm_bytes: int  # of a core's buffers while it norms rows of hidden
+    norm_weight_bytes: int  # of the weight of such a norm, where it lies in tiles; else it is next to nothing
 
 
 def sizes(resolved: Resolved, token_tiles: int) -> Sizes:
     """The sizes of a pass of so many tiles of tokens."""
+    hidden, in_blocks = tiles(resolved.hidden), programs.norms_in_blocks(resolved)
     return Sizes(
         rows=token_tiles,
-        hidden=tiles(resolved.hidden),
+        hidden=hidden,
         query=tiles(resolved.device_query_width),
         key=tiles(resolved.device_key_value_width),
         head=tiles(resolved.head_dim),
@@ -79,19 +82,20 @@ def sizes(resolved: Resolved, token_tiles: int) -> Sizes:
         activation=resolved.dtypes.activation,
         heads=programs.heads_dtype(resolved),
         cached=resolved.dtypes.key_value,
+        norm_bytes=programs.WIDE_NORM_BYTES if in_blocks else programs.norm_bytes(hidden),
+        norm_weight_bytes=hidden * TILE_BYTES["bfloat16"] if in_blocks else 0,
     )
 
 
-def norm_bytes(width_tiles: int) -> int:
-    """Buffers of rms_norm: four tiles a column tile, in columns of four, and twelve fixed ones of float32 and scalars."""
-    return 4 * TILE_BYTES["bfloat16"] * (-(-width_tiles // 4) * 4) + 98304
+def norm_step(size: Sizes, source: Tensor, normed: Tensor, frees: tuple[Tensor, ...] = ()) -> Step:
+    """The norm of rows of hidden."""
+    return Step("rms_norm", (source,), (normed,), frees, size.norm_weight_bytes, size.norm_bytes, size.rows)
 
 
 def norm(size: Sizes, hidden: Tensor) -> tuple[Step, Tensor]:
     """The norm over hidden, and what it gives."""
     normed = Tensor("normed", hidden.tiles, size.activation, "normed")
-    step = Step("rms_norm", (hidden,), (normed,), buffer_bytes=norm_bytes(size.hidden), units=size.rows)
-    return step, normed
+    return norm_step(size, hidden, normed), normed
 
 
 def half_layer_end(
@@ -106,6 +110,6 @@ def half_layer_end(
     yield Step(role, (source,), (product,), (source,), weight_bytes, role=role)
     if resolved.sandwich_norms:
         normed = Tensor("normed_product", hidden.tiles, size.activation)
-        yield Step("rms_norm", (product,), (normed,), (product,), buffer_bytes=norm_bytes(size.hidden), units=size.rows)
+        yield norm_step(size, product, normed, (product,))
         product = normed
     yield Step("add", (hidden, product), (summed,), buffer_bytes=6 * TILE_BYTES["bfloat16"], units=hidden.tiles)

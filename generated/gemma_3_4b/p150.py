@@ -2,7 +2,7 @@
 
 Rebuild:   codegen build gemma-3-4b --target p150
 Manifest:  models/gemma-3-4b.toml
-Geometry:  5661595f48dcac3d
+Geometry:  5cc866c30c1f7ced
 
     34 layers of 2560 hidden and 10240 intermediate, 8 query and 4 key-value heads of 256, 262208 vocabulary
     131072 tokens of context, 6144 key-value blocks of 32 tokens
@@ -10,15 +10,15 @@ Geometry:  5661595f48dcac3d
 
     variant          rows            tokens a row
     single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
+    batched          2 4 8 16        128 256
+    batched          2 4 8           512
+    batched          2 4             1024
+    batched          2               2048
     chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    chunked_batched  2 4 8 16        128 256
+    chunked_batched  2 4 8           512
+    chunked_batched  2 4             1024
+    chunked_batched  2               2048
 """
 
 from runtime.backend import ttnn
@@ -137,59 +137,49 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
+WAVES = (1, 2, 4, 8, 16)  # target.p150.waves
 LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "bcfd0d1c7cafd131"),
-    Shape("single", 1, 256, 8, 0, "last", "b0bb30f20b630733"),
-    Shape("single", 1, 512, 16, 0, "last", "16650bb325881d92"),
-    Shape("single", 1, 1024, 32, 0, "last", "8203283ed3b1127f"),
-    Shape("single", 1, 2048, 64, 0, "last", "d4dc11731e78bdc6"),
-    Shape("batched", 2, 128, 8, 0, "last", "428d6012d501bf2f"),
-    Shape("batched", 4, 128, 16, 0, "last", "dcc3b2350db64faf"),
-    Shape("batched", 8, 128, 32, 0, "last", "2d3c1912db5b93af"),
-    Shape("batched", 16, 128, 64, 0, "last", "dd2e6b0b1ea61741"),
-    Shape("batched", 32, 128, 128, 0, "last", "3f2896c898b90289"),
-    Shape("batched", 2, 256, 16, 0, "last", "899fb6630aae6dc2"),
-    Shape("batched", 4, 256, 32, 0, "last", "5e6df6a640facdd9"),
-    Shape("batched", 8, 256, 64, 0, "last", "1dae5b83e21f66aa"),
-    Shape("batched", 16, 256, 128, 0, "last", "c101191e8d38fca4"),
-    Shape("batched", 32, 256, 256, 0, "last", "dc792d852d6f1881"),
-    Shape("batched", 2, 512, 32, 0, "last", "09e22f135d61f2cd"),
-    Shape("batched", 4, 512, 64, 0, "last", "4dfb0ec59097c65b"),
-    Shape("batched", 8, 512, 128, 0, "last", "6af87b69f141be43"),
-    Shape("batched", 16, 512, 256, 0, "last", "d7d18e1249ac8895"),
-    Shape("batched", 2, 1024, 64, 0, "last", "fad4836deb954671"),
-    Shape("batched", 4, 1024, 128, 0, "last", "7165ee152bd2f96f"),
-    Shape("batched", 8, 1024, 256, 0, "last", "e35b882dcdf0c2b3"),
-    Shape("batched", 2, 2048, 128, 0, "last", "a96f1972eb247da0"),
-    Shape("batched", 4, 2048, 256, 0, "last", "8b3bbd271fd17bb5"),
-    Shape("chunked", 1, 128, 4, 4128, "last", "466996963f7a3425"),
-    Shape("chunked", 1, 256, 8, 4128, "last", "63f5b32b2aa05ec2"),
-    Shape("chunked", 1, 512, 16, 4128, "last", "51737c57455babaa"),
-    Shape("chunked", 1, 1024, 32, 4128, "last", "31868eb5b00b1e44"),
-    Shape("chunked", 1, 2048, 64, 4128, "last", "e4d06e9767fec17b"),
-    Shape("chunked_batched", 2, 128, 8, 4128, "last", "40a78426bc468d5b"),
-    Shape("chunked_batched", 4, 128, 16, 4128, "last", "ea3254ddd98b8f81"),
-    Shape("chunked_batched", 8, 128, 32, 4128, "last", "32f683de56ee88e3"),
-    Shape("chunked_batched", 16, 128, 64, 4128, "last", "5b76b260457a3100"),
-    Shape("chunked_batched", 32, 128, 128, 4128, "last", "1ffd783ee58dae2b"),
-    Shape("chunked_batched", 2, 256, 16, 4128, "last", "7117e219dc1a6dca"),
-    Shape("chunked_batched", 4, 256, 32, 4128, "last", "b9e10bea37c39179"),
-    Shape("chunked_batched", 8, 256, 64, 4128, "last", "912335b87003b73f"),
-    Shape("chunked_batched", 16, 256, 128, 4128, "last", "55e2f9c15cf4420c"),
-    Shape("chunked_batched", 32, 256, 256, 4128, "last", "be3ad50b2d2c2b98"),
-    Shape("chunked_batched", 2, 512, 32, 4128, "last", "d011c4d4271e694d"),
-    Shape("chunked_batched", 4, 512, 64, 4128, "last", "cd4992a1a961594d"),
-    Shape("chunked_batched", 8, 512, 128, 4128, "last", "5f1ad19aa9749b5d"),
-    Shape("chunked_batched", 16, 512, 256, 4128, "last", "1b075269debd825b"),
-    Shape("chunked_batched", 2, 1024, 64, 4128, "last", "91c7c49911f3275f"),
-    Shape("chunked_batched", 4, 1024, 128, 4128, "last", "8c4e9d03fa96c118"),
-    Shape("chunked_batched", 8, 1024, 256, 4128, "last", "fb6f7f65f2cfa73f"),
-    Shape("chunked_batched", 2, 2048, 128, 4128, "last", "8bc8a270e38753c1"),
-    Shape("chunked_batched", 4, 2048, 256, 4128, "last", "6733d8f2d3745334"),
+    Shape("single", 1, 128, 4, 0, "last", "fd24206799716687"),
+    Shape("single", 1, 256, 8, 0, "last", "3ef0ebcc9275ce62"),
+    Shape("single", 1, 512, 16, 0, "last", "2a742fab253c2b54"),
+    Shape("single", 1, 1024, 32, 0, "last", "3f22dc26db007a9f"),
+    Shape("single", 1, 2048, 64, 0, "last", "476076aee1a3dc9c"),
+    Shape("batched", 2, 128, 8, 0, "last", "86d32cb9c976f91e"),
+    Shape("batched", 4, 128, 16, 0, "last", "2c15747a3642de44"),
+    Shape("batched", 8, 128, 32, 0, "last", "81dcbca90795ab70"),
+    Shape("batched", 16, 128, 64, 0, "last", "4fcc4fa54ed53cbc"),
+    Shape("batched", 2, 256, 16, 0, "last", "0aa4a7dba56f6d75"),
+    Shape("batched", 4, 256, 32, 0, "last", "281ab38ad19d99ac"),
+    Shape("batched", 8, 256, 64, 0, "last", "4b410a827c4a8bd0"),
+    Shape("batched", 16, 256, 128, 0, "last", "fff9adf2f861bb23"),
+    Shape("batched", 2, 512, 32, 0, "last", "76aa4b48f7191131"),
+    Shape("batched", 4, 512, 64, 0, "last", "015d3030502cdc5f"),
+    Shape("batched", 8, 512, 128, 0, "last", "0d79bd83f8839980"),
+    Shape("batched", 2, 1024, 64, 0, "last", "dcdccc6edea94f15"),
+    Shape("batched", 4, 1024, 128, 0, "last", "a31d9b32c7ad27e5"),
+    Shape("batched", 2, 2048, 128, 0, "last", "f206c619dc7e0015"),
+    Shape("chunked", 1, 128, 4, 4128, "last", "bcea08d6769c391f"),
+    Shape("chunked", 1, 256, 8, 4128, "last", "b29e4577a70dfbe0"),
+    Shape("chunked", 1, 512, 16, 4128, "last", "1aeabe886f9e06fd"),
+    Shape("chunked", 1, 1024, 32, 4128, "last", "193f9f0643bb0f6b"),
+    Shape("chunked", 1, 2048, 64, 4128, "last", "44e45d78215a4b89"),
+    Shape("chunked_batched", 2, 128, 8, 4128, "last", "1fc6a208ce4c8eee"),
+    Shape("chunked_batched", 4, 128, 16, 4128, "last", "e116cb8a72e76835"),
+    Shape("chunked_batched", 8, 128, 32, 4128, "last", "dd37009aeccfe8ef"),
+    Shape("chunked_batched", 16, 128, 64, 4128, "last", "fb718497c3f0a65f"),
+    Shape("chunked_batched", 2, 256, 16, 4128, "last", "6596d4948f4f6184"),
+    Shape("chunked_batched", 4, 256, 32, 4128, "last", "9f585d0f682edfb1"),
+    Shape("chunked_batched", 8, 256, 64, 4128, "last", "76779ae77fef63a7"),
+    Shape("chunked_batched", 16, 256, 128, 4128, "last", "ecb25379bc14def4"),
+    Shape("chunked_batched", 2, 512, 32, 4128, "last", "edb40c65f492e30f"),
+    Shape("chunked_batched", 4, 512, 64, 4128, "last", "72f438f4711c065a"),
+    Shape("chunked_batched", 8, 512, 128, 4128, "last", "b9b7a835ebd05ef4"),
+    Shape("chunked_batched", 2, 1024, 64, 4128, "last", "f4fed28fcb85b959"),
+    Shape("chunked_batched", 4, 1024, 128, 4128, "last", "cf801ffe04c36c71"),
+    Shape("chunked_batched", 2, 2048, 128, 4128, "last", "bc2b608785cb963b"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -247,28 +237,24 @@ MATMULS = {
     ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 12),
-    ("query_key_value", 256): multicast_2d(11, 10, 5, 1, 4, 13, 4, 26, 12),
     ("attention_output", 4): multicast_1d(11, 10, 8, 4, 1, 4, 1, 4, 1),
     ("attention_output", 8): multicast_2d(11, 8, 8, 1, 4, 1, 8, 1, 8),
     ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 8, 2, 8),
     ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 8, 4, 8),
     ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 8, 7, 8),
     ("attention_output", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 8),
-    ("attention_output", 256): multicast_2d(11, 10, 8, 1, 4, 13, 8, 26, 8),
     ("gate_up", 4): multicast_1d(11, 10, 8, 1, 3, 4, 3, 4, 3),
     ("gate_up", 8): multicast_1d(11, 10, 8, 1, 3, 8, 3, 8, 3),
     ("gate_up", 16): multicast_2d(11, 8, 5, 1, 4, 2, 32, 2, 32),
     ("gate_up", 32): multicast_2d(11, 8, 5, 1, 4, 4, 16, 4, 32),
     ("gate_up", 64): multicast_2d(11, 10, 5, 1, 4, 7, 16, 7, 32),
     ("gate_up", 128): multicast_2d(11, 10, 5, 1, 4, 13, 8, 13, 32),
-    ("gate_up", 256): multicast_2d(11, 10, 5, 2, 2, 26, 2, 26, 30),
     ("down", 4): multicast_1d(11, 10, 8, 4, 1, 4, 1, 4, 1),
     ("down", 8): multicast_2d(11, 8, 8, 1, 4, 1, 8, 1, 8),
     ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 8, 2, 8),
     ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 8, 4, 8),
     ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 8, 7, 8),
     ("down", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 8),
-    ("down", 256): multicast_2d(11, 10, 8, 1, 4, 13, 8, 26, 8),
     ("head", 1): multicast_1d(11, 10, 5, 1, 4, 1, 76, 1, 76),
 }
 
@@ -283,21 +269,16 @@ ATTENTION = {
     ("batched", 4, 128): attention_chunks(64, 128),
     ("batched", 8, 128): attention_chunks(128, 128),
     ("batched", 16, 128): attention_chunks(64, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
     ("batched", 2, 256): attention_chunks(64, 256),
     ("batched", 4, 256): attention_chunks(128, 256),
     ("batched", 8, 256): attention_chunks(256, 256),
     ("batched", 16, 256): attention_chunks(128, 256),
-    ("batched", 32, 256): attention_chunks(128, 256),
     ("batched", 2, 512): attention_chunks(128, 256),
     ("batched", 4, 512): attention_chunks(256, 256),
     ("batched", 8, 512): attention_chunks(128, 256),
-    ("batched", 16, 512): attention_chunks(128, 256),
     ("batched", 2, 1024): attention_chunks(256, 256),
     ("batched", 4, 1024): attention_chunks(128, 256),
-    ("batched", 8, 1024): attention_chunks(128, 256),
     ("batched", 2, 2048): attention_chunks(128, 256),
-    ("batched", 4, 2048): attention_chunks(128, 256),
     ("chunked", 1, 128): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(32, 128),
     ("chunked", 1, 512): attention_chunks(64, 128),
@@ -307,21 +288,16 @@ ATTENTION = {
     ("chunked_batched", 4, 128): attention_chunks(64, 128),
     ("chunked_batched", 8, 128): attention_chunks(128, 128),
     ("chunked_batched", 16, 128): attention_chunks(64, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
     ("chunked_batched", 2, 256): attention_chunks(64, 128),
     ("chunked_batched", 4, 256): attention_chunks(128, 128),
     ("chunked_batched", 8, 256): attention_chunks(64, 128),
     ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
     ("chunked_batched", 2, 512): attention_chunks(128, 128),
     ("chunked_batched", 4, 512): attention_chunks(64, 128),
     ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
     ("chunked_batched", 2, 1024): attention_chunks(64, 128),
     ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
@@ -332,7 +308,6 @@ PLACES = {
     32: Places(L1, L1, L1, L1),
     64: Places(L1, DRAM, L1, DRAM),
     128: Places(L1, L1, L1, DRAM),
-    256: Places(L1, L1, DRAM, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------

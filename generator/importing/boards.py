@@ -27,7 +27,8 @@ ROWS, CONTEXTS = (
 )  # the cache holds a full pass of rows of prefill_chunk tokens, or so many whole contexts, where it can
 FREE_SHARE = 32  # this part of the DRAM stays free: what a pass takes is an estimate
 PASS_SHARE = 12  # what passes take may be this part of the DRAM
-WIDE, NARROW, NARROWEST = "bfloat16", "bfloat8_b", "bfloat4_b"
+WIDE, NARROW = "bfloat16", "bfloat8_b"
+NARROWEST = "bfloat4_b"  # of all weights, at a loss of precision that nobody should come by unasked; of experts, where it must be
 WEIGHTS = ((WIDE, None), (NARROW, None))
 WEIGHTS_AND_EXPERTS = ((WIDE, WIDE), (NARROW, NARROW), (NARROW, NARROWEST))
 HEAD_AND_CACHE = ((WIDE, WIDE), (NARROW, WIDE), (NARROW, NARROW))
@@ -178,7 +179,10 @@ def _misfit(resolved: Resolved, board: Board) -> Misfit:
     limit = (
         f"{used.total / GIB:.2f} GiB, over {_usable(board) / GIB:.2f} usable of {_capacity(board) / GIB:.2f} GiB DRAM"
     )
-    return Misfit(board.name, f"does not hold the model: {listed} = {limit}", "import it for a larger board")
+    hint = "import it for a larger board"
+    if _fits(_with(resolved, NARROWEST, NARROW, NARROW), board):
+        hint += f", or write its manifest by hand with weights in {NARROWEST}, which fit"
+    return Misfit(board.name, f"does not hold the model: {listed} = {limit}", hint)
 
 
 def _with(resolved: Resolved, weights: str, head: str, key_value: str, context: int | None = None) -> Resolved:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from generator import programs
 from generator.kinds import score_steps
 from generator.attentions import Attention, attention_bytes, attention_cycles
-from generator.steps import Sizes, Step, Tensor, half_layer_end, norm, norm_bytes, sizes
+from generator.steps import Sizes, Step, Tensor, half_layer_end, norm, sizes
 from generator.tiles import TILE_BYTES, tiles
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def steps(
         for name, count in (("query", units), ("key", key_units)):
             before = query if name == "query" else key
             after = Tensor(f"normed_{name}", before.tiles, before.dtype, "heads")
-            yield Step("rms_norm", (before,), (after,), (before,), buffer_bytes=norm_bytes(size.head), units=count)
+            yield Step("rms_norm", (before,), (after,), (before,), buffer_bytes=programs.norm_bytes(size.head), units=count)
             query, key = (after, key) if name == "query" else (query, after)
     rows_bytes = 2 * size.rows * size.head * TILE_BYTES["bfloat16"]  # cosines and sines
     for name, count in (("query", units), ("key", key_units)):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from generator import programs
 from generator.kinds import experts
-from generator.kinds.rows import MatmulRole, WeightRow, norm, norm_rule
+from generator.kinds.rows import MatmulRole, WeightRow, norm, norm_layout, norm_rule
 
 if TYPE_CHECKING:
     from generator.geometry import Resolved
@@ -17,6 +17,7 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
     style = "" if resolved.rotary_style == "half_split" else "_interleaved"
     suffix, rows_of_rotary = (f"{style}_switched", "2 * CONTEXT") if resolved.rotary_switch else (style, "CONTEXT")
     rotary_shape = f"({rows_of_rotary}, HEAD_DIM)"
+    capped = "capped_" if resolved.logit_soft_cap else ""
     head_source = "model.embed_tokens.weight" if resolved.tied_embeddings else "lm_head.weight"
     rows = [
         WeightRow(
@@ -30,7 +31,7 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
         WeightRow("rotary_cos", (), f"rotary_cos{suffix}", rotary_shape, "ROTARY_DTYPE", "ROW_MAJOR"),
         WeightRow("rotary_sin", (), f"rotary_sin{suffix}", rotary_shape, "ROTARY_DTYPE", "ROW_MAJOR"),
         *_local_rotary(resolved, style),
-        norm("final_norm", "model.norm.weight", f"{'capped_' if resolved.logit_soft_cap else ''}{norm_rule(resolved)}"),
+        norm("final_norm", "model.norm.weight", f"{capped}{norm_rule(resolved)}", norm_layout(resolved)),
         WeightRow("head", (head_source,), "projection", "(HIDDEN, VOCABULARY)", "HEAD_DTYPE"),
     ]
     if resolved.attention_soft_cap:

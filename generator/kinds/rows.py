@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from generator import programs
 from generator.shapes import largest_pass
 from generator.tiles import TILE, tiles
 
@@ -54,19 +55,24 @@ class MatmulRole:
         return 1 if self.one_row else token_tiles, inner, tiles(self.output)
 
 
-def norm(name: str, source: str, rule: str = "norm") -> WeightRow:
+def norm(name: str, source: str, rule: str = "norm", layout: str = "ROW_MAJOR") -> WeightRow:
     """A norm over the hidden width."""
-    return WeightRow(name, (source,), rule, "HIDDEN_NORM", "NORM_DTYPE", "ROW_MAJOR")
+    return WeightRow(name, (source,), rule, "HIDDEN_NORM", "NORM_DTYPE", layout)
 
 
 def layer_norm(resolved: Resolved, name: str, place: str) -> WeightRow:
     """A norm of each layer, published after its place there."""
-    return norm(name, f"model.layers.{{layer}}.{place}_layernorm.weight", norm_rule(resolved))
+    return norm(name, f"model.layers.{{layer}}.{place}_layernorm.weight", norm_rule(resolved), norm_layout(resolved))
 
 
 def norm_rule(resolved: Resolved) -> str:
     """How the weight of a norm is made from the published one."""
     return "offset_norm" if resolved.unit_offset_norms else "norm"
+
+
+def norm_layout(resolved: Resolved) -> str:
+    """How the weight of a norm over hidden lies: row-major unless the norm runs in blocks."""
+    return "TILED" if programs.norms_in_blocks(resolved) else "ROW_MAJOR"
 
 
 def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:
@@ -83,7 +89,7 @@ def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:
         "HEAD_DIM": head_dim,
         "CONTEXT": resolved.context,
         "PREFILL_CHUNK": resolved.prefill_chunk,
-        "HIDDEN_NORM": (1, 1, hidden // TILE, TILE),
+        "HIDDEN_NORM": (1, 1, 1, hidden) if programs.norms_in_blocks(resolved) else (1, 1, hidden // TILE, TILE),
         "HEAD_NORM": (1, 1, head_dim // TILE, TILE),
     }
     if resolved.experts is not None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from generator import programs
+from runtime.backend import ttnn
 from runtime.verification.comparison import pcc
 from tests.support.families import CAPPED, GEOMETRIES, WINDOW, WINDOWED
-from tests.support.golden import Bench
+from tests.support.golden import EXACT, Bench, build_module, manifest
 
 ROUTED_LIMITS = {False: 0.99, True: 0.97}
 LIMIT = 1e-4  # nothing is rounded in the emulator's float32 mode
@@ -82,6 +84,15 @@ def test_prompts_that_the_caller_cuts_equal_transformers(bench, cuts):
     for start, end in zip((0, *cuts), cuts):
         assert bench.call([row], ends=[end], starts=[start], slots=[4], final=False) == (None,)
     assert holds(bench.errors([row], bench.call([row], starts=[cuts[-1]], slots=[4])))
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma3-capped"])
+def test_norms_of_rows_too_wide_for_a_core_equal_transformers(monkeypatch, family):
+    monkeypatch.setattr(programs, "norms_in_blocks", lambda resolved: True)
+    bench = Bench(family, module=build_module(manifest(family, EXACT)))
+    assert bench.weights.final_norm.layout == bench.weights.layers[0].mlp_norm.layout == ttnn.TILE_LAYOUT
+    rows = bench.rows([33, 128, 300], seed=4)
+    assert holds(bench.errors(rows, bench.call(rows)))
 
 
 @pytest.mark.parametrize("packed, limit", [(False, 0.999), (True, 0.99)], ids=["bfloat16", "bfloat8_b"])

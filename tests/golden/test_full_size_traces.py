@@ -16,7 +16,8 @@ from runtime.backend import open_device, ttnn
 from runtime.load import load
 from runtime.tables import Input, Shape, Store, Weight
 
-MODELS = ("smollm2_135m", "qwen3_0_6b", "llama_3_2_1b")  # the larger ones differ from these in their tables alone
+# the larger ones differ from these in their tables alone
+MODELS = ("smollm2_135m", "qwen3_0_6b", "llama_3_2_1b", "gemma_3_1b")
 REGION = 100_000_000
 
 

@@ -87,11 +87,14 @@ def test_attention_takes_no_more_than_is_counted(board, kind, sinks, query, key,
 
 @pytest.mark.parametrize("kinds", [("sliding",), ("sliding", "full"), ("full",)])
 @pytest.mark.parametrize("sinks", [False, True])
-def test_a_choice_fits_every_kind_of_layers_and_is_not_wasteful(kinds: tuple[str, ...], sinks: bool) -> None:
-    room = 600_000
-    choice = choose_attention(
-        512, 4, 4, 128, (8, 8), room, "bfloat16", "bfloat16", 0 if sinks else 5, kinds=kinds, sinks=sinks
-    )
+def test_a_choice_fits_every_kind_of_layers_however_small_a_core_is(kinds: tuple[str, ...], sinks: bool) -> None:
     names = ["sliding" if kind == "sliding" else "full" if sinks else "packed" for kind in kinds]
-    assert all(taken("n150", name, choice, 128, "bfloat16", 4, 0, sinks) <= room for name in names)
-    assert choice.query_chunk >= 128
+    bounds = 0 if sinks else 5
+    chosen = set()
+    for room in range(200_000, 1_200_000, 4_000):
+        choice = choose_attention(
+            512, 4, 4, 128, (8, 8), room, "bfloat16", "bfloat16", bounds, kinds=kinds, sinks=sinks
+        )
+        assert all(taken("n150", name, choice, 128, "bfloat16", 4, 0, sinks) <= room for name in names)
+        chosen.add(choice)
+    assert len(chosen) >= 4

@@ -6,6 +6,7 @@ import pytest
 
 from generator import catalog
 from generator.geometry import resolve
+from generator.shapes import read_pages, window_pages
 from generator.targets import load_board
 from generator.twin import twin
 from tests.support.manifests import read, refusal
@@ -102,6 +103,14 @@ def test_a_window_is_resolved_with_the_kinds_of_layers_and_its_reach_before_a_ch
     exact = resolve(read(MISTRAL, stating("sliding_window = 1025", "full_attention_layers = []")), N150)
     assert (exact.kinds, exact.window_reach) == (("sliding",), 1024)
     assert resolve(read(MISTRAL, stating("sliding_window = 1", "full_attention_layers = []")), N150).window_reach == 0
+
+
+def test_the_table_of_a_window_holds_the_chunk_and_the_reach_before_it_and_no_more_than_the_context() -> None:
+    found = resolve(read(MISTRAL, WINDOW), N150)  # blocks of 32 in multiples of 8, attention chunks of 128
+    assert [window_pages(found, tokens) for tokens in (128, 512, 1024)] == [40, 48, 64]
+    short = (("context = 4096", "context = 1024"), ("key_value_blocks = 512", "key_value_blocks = 32"))
+    near = resolve(read(MISTRAL, stating("sliding_window = 1000", "full_attention_layers = []"), *short), N150)
+    assert {window_pages(near, tokens) for tokens in (512, 1024)} == {read_pages(near)} != {64}
 
 
 def test_a_window_that_holds_the_context_of_a_target_is_none_there_unless_layers_turn_otherwise() -> None:

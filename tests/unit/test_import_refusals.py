@@ -343,6 +343,15 @@ def test_a_model_that_fits_no_board_is_refused_with_the_numbers_of_each(tmp_path
         assert "does not hold the model: " in one and "weights in bfloat8_b + " in one and f"of {board} GiB DRAM" in one
 
 
+@pytest.mark.parametrize(("layers", "hinted"), [(40, True), (80, False)])
+def test_weights_in_four_bits_are_named_where_they_would_fit_and_never_chosen(
+    layers: int, hinted: bool, tmp_path: Path
+) -> None:
+    sizes = {"hidden_size": 5120, "intermediate_size": 17920, "num_attention_heads": 40, "num_key_value_heads": 10}
+    told = refusal(tmp_path, changed(LLAMA, **sizes, num_hidden_layers=layers), "n150")
+    assert ("write its manifest by hand with weights in bfloat4_b, which fit" in told) == hinted
+
+
 def test_a_board_that_was_asked_for_and_is_too_small_is_refused_though_another_is_not(tmp_path: Path) -> None:
     sizes = {"hidden_size": 4096, "intermediate_size": 12288, "num_attention_heads": 32, "num_key_value_heads": 8}
     config = changed(LLAMA, **sizes, num_hidden_layers=60)
@@ -357,8 +366,8 @@ def test_an_unknown_board_is_refused(tmp_path: Path) -> None:
 
 
 def test_sizes_that_no_program_takes_are_refused(tmp_path: Path) -> None:
-    wide = changed(LLAMA, hidden_size=8192, intermediate_size=28672, num_hidden_layers=2, num_attention_heads=64)
-    assert "target n150: is too small: rms_norm takes " in refusal(tmp_path, wide)
+    wide = changed(LLAMA, num_attention_heads=64, num_key_value_heads=8, head_dim=256)
+    assert "target n150: is too small: nlp_concat_heads takes " in refusal(tmp_path, wide)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generator import kinds, placement
+from generator import kinds, placement, programs
 from generator.cost import Work
 from generator.geometry import Resolved
+from generator.kinds.rows import extent
 from generator.layer import layer_steps
-from generator.steps import PLACES, Step, Tensor, norm_bytes
 from generator.matmuls import Matmul, NoProgram, choose_matmul, choose_minimal_matmul, program_cycles
 from generator.placement import choose_programs
+from generator.programs import norm_bytes
 from generator.shapes import enumerate_shapes
+from generator.steps import PLACES, Step, Tensor, sizes
 from generator.tiles import TILE_BYTES, tiles
 from runtime.emulator.allocator import BankAllocator
 from runtime.emulator.errors import EmulatorError
@@ -273,10 +275,22 @@ def test_a_board_on_which_an_operation_finds_no_room_is_refused_with_the_size() 
     numbers = resolved("smollm2-135m", "n150")
     needed = norm_bytes(tiles(numbers.hidden))
     shapes = enumerate_shapes(numbers)
-    with pytest.raises(NoProgram, match=r"\w+ takes \d+ of \d+ bytes of L1 on one core for 4 tiles of tokens"):
+    with pytest.raises(NoProgram, match=r"rms_norm takes 446464 of \d+ bytes of L1 on one core for 4 tiles of tokens"):
         choose_programs(replace(numbers, board=replace(numbers.board, l1_bank_bytes=needed - 32)), shapes)
     with pytest.raises(NoProgram, match="no attention over 128 tokens of 64 fits 20000 bytes"):
         choose_programs(replace(numbers, board=replace(numbers.board, l1_bank_bytes=20000)), shapes)
+
+
+@pytest.mark.parametrize(("hidden", "board", "inside"), [(4608, "n150", True), (5120, "n150", False), (5376, "p150", False)])
+def test_rows_too_wide_for_a_core_are_normed_in_blocks(hidden: int, board: str, inside: bool) -> None:
+    """Sizes that the library's row-major form takes and refuses on mock devices."""
+    numbers = replace(resolved("llama-3.1-8b", board), hidden=hidden)
+    size = sizes(numbers, 4)
+    assert programs.norms_in_blocks(numbers) is not inside
+    assert size.norm_bytes == (norm_bytes(tiles(hidden)) if inside else 446464) <= numbers.board.l1_bank_bytes
+    rows = [row for row in (*kinds.model_weights(numbers), *kinds.layer_weights(numbers)) if row.name.endswith("_norm")]
+    assert {row.layout for row in rows} == {"ROW_MAJOR" if inside else "TILED"}
+    assert {extent(row, numbers) for row in rows} == {(1, 1, hidden // 32, 32) if inside else (1, 1, 1, hidden)}
 
 
 @pytest.mark.parametrize("model", ["smollm2-135m", "llama-3.1-8b"])
