@@ -15,16 +15,19 @@ from typing import Any
 
 from generator.attentions import Attention, attention_cycles
 from generator.cost import Work, time_of
+from generator.experts import expected_tiles, expert_bytes, expert_cycles, scatter_cycles
 from generator.geometry import Resolved, resolve
+from generator.kinds.experts import cut
 from generator.manifest import load
 from generator.matmuls import Matmul, MinimalMatmul, fidelity, program_cycles
 from generator.targets import load_board
-from generator.tiles import TILE, tiles
+from generator.tiles import TILE, TILE_BYTES, tiles
 
 _MULTICAST = re.compile(r"(1d|2d) (\d+)x(\d+) k(\d+) sub (\d+)x(\d+) block (\d+)x(\d+) core (\d+)x(\d+)")
 _MINIMAL = re.compile(r"minimal (\d+)x(\d+) blocks (\d+)x(\d+)x(\d+) sub (\d+)x(\d+)")
 _CHUNKS = re.compile(r"chunks q(\d+) k(\d+) on (\d+)x(\d+)")
 MATMULS = ("ttnn.linear", "ttnn.experimental.minimal_matmul", "ttnn.experimental.dit_minimal_matmul_addcmul_fused")
+EXPERTS = "ttnn.experimental.deepseek_prefill.moe_fused_swiglu"
 
 Call = Mapping[str, Any]
 
@@ -91,7 +94,13 @@ def _work(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tuple[Wor
         return _matmul(call, resolved)
     if call["call"].endswith("scaled_dot_product_attention"):
         return _attention(call, shape, resolved)
+    if call["call"] == EXPERTS:
+        return _experts(shape, resolved)
     operands = [*call["inputs"], *call["outputs"]]
+    if call["call"] == "ttnn.scatter":
+        target, index = (operand["shape"] for operand in call["inputs"][:2])
+        cycles = scatter_cycles(prod(target[:-1]), target[-1], index[-1], call["cores"])
+        return Work(_in_dram(operands), cycles=cycles), Ideal()
     if call["operation"].startswith("PagedFillCache"):  # reads the tokens, writes as many into the cache it was given
         source = call["inputs"][1]
         operands = [source, {**source, "buffer": "DRAM"}]
@@ -99,6 +108,19 @@ def _work(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tuple[Wor
         operands = [call["inputs"][0], call["outputs"][0], {**call["outputs"][0], "buffer": "DRAM"}]
     moved = sum(operand["bytes"] for operand in operands)
     return Work(_in_dram(operands), moved / max(call["cores"], 1)), Ideal()
+
+
+def _experts(shape: Mapping[str, Any], resolved: Resolved) -> tuple[Work, Ideal]:
+    """One part of all experts, were the choice of experts uniform: weights of those that see a token, and their tile rows."""
+    mixture, chosen, tokens = resolved.experts, cut(resolved), shape["rows"] * shape["tokens"]
+    seen, tile_rows = expected_tiles(tokens, mixture)
+    hidden, width = tiles(resolved.hidden), tiles(mixture.intermediate)
+    weights = seen * expert_bytes(hidden, width, chosen, resolved.dtypes.experts)
+    moved = 2 * tile_rows * hidden * TILE_BYTES["bfloat16"]
+    cycles = expert_cycles(hidden, width, tile_rows, chosen, resolved.dtypes.experts)
+    flops = 6 * tokens * mixture.per_token * resolved.hidden * mixture.intermediate / chosen.parts
+    rate = resolved.board.rates.peak_flops[fidelity(resolved.dtypes.experts).lower()]
+    return Work(weights + moved, cycles=cycles), Ideal(weights, flops / rate)
 
 
 def _in_dram(operands: Iterable[Mapping[str, Any]]) -> int:

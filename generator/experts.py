@@ -19,6 +19,7 @@ SCRATCH_BYTES = 192
 LEAST_LINES = 2  # rows of cores
 MOST_EXPERTS = 256  # a longer row of counts does not survive its way from tiles to rows
 MOST_ROUTED_TOKENS = 8192  # of a pass: tiles of one expert's tokens are exact in bfloat16 up to 256
+INDEX_CYCLES = 10  # unverified: a few loads, compares and a store of a data-movement core
 NARROWEST = 2 * TILE  # of an expert: one tile for each of two columns of cores
 
 
@@ -122,3 +123,13 @@ def expert_cycles(hidden: int, width: int, tile_rows: float, cut: ExpertCut, dty
     gate_up = 2 * -(-hidden // cut.lines) * -(-part // cut.columns)
     down = part * -(-hidden // (cut.columns * cut.lines))
     return tile_rows * (gate_up + down) * PRODUCT_CYCLES * FIDELITY_PASSES[fidelity(dtype)]
+
+
+def expert_bytes(hidden: int, width: int, cut: ExpertCut, dtype: str) -> int:
+    """Bytes of one expert's three matrices in one part."""
+    return 3 * hidden * (width // cut.parts) * TILE_BYTES[dtype]
+
+
+def scatter_cycles(rows: int, columns: int, written: int, cores: int) -> float:
+    """A row belongs to one core, which copies its columns and looks at every index, one after another."""
+    return INDEX_CYCLES * -(-rows // max(1, min(rows, cores))) * (columns + written)

@@ -7,7 +7,7 @@ of [in, out] where the rule's name says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from typing import Any
 
@@ -36,9 +36,9 @@ RULES: dict[str, Rule] = {  # one expert's source and the width of its gate -> i
 }
 
 
-def arranged(weight: Weight, make: Callable[[int, int], Any]) -> tuple[tuple[Any, ...], ...]:
-    """What `make` gives for each part and expert, as the modules take it: for each part a tuple of the experts."""
-    return tuple([tuple([make(part, expert) for expert in range(weight.experts)]) for part in range(weight.parts)])
+def arranged(weight: Weight, make: Callable[[int], Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
+    """What `make` gives for an expert, one for each part, as the modules take it: for each part a tuple of the experts."""
+    return tuple(zip(*[make(expert) for expert in range(weight.experts)]))
 
 
 def is_joined(weight: Weight) -> bool:

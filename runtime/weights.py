@@ -178,9 +178,10 @@ def _load(checkpoint: Checkpoint, device: Any, weight: Weight, geometry: Geometr
         return _upload(checkpoint, device, found, geometry, scope)
     joined, names = expert_weights.is_joined(found), _names(found)
 
-    def upload(part: int, expert: int) -> Any:
+    def upload(expert: int) -> list[Any]:
         source = _finite(checkpoint, names[0], expert) if joined else _finite(checkpoint, names[expert])
-        return _place(device, found, expert_weights.device_values(source, found, part), scope)
+        values = (expert_weights.device_values(source, found, part) for part in range(found.parts))
+        return [_place(device, found, part, scope) for part in values]
 
     return expert_weights.arranged(found, upload)
 

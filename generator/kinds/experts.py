@@ -32,6 +32,7 @@ PROJECTIONS = {  # gate, up and down of one expert as published
     "qwen3_moe": tuple(f"mlp.experts.{{expert}}.{name}_proj.weight" for name in ("gate", "up", "down")),
     "mixtral": tuple(f"block_sparse_moe.experts.{{expert}}.{name}.weight" for name in ("w1", "w3", "w2")),
 }
+SCATTERED_BYTES = 4 * 76800  # of a row that the operation holds at a time
 ROLES = ("gate", "up", "down")
 SOURCES_OF_ROLES = ("gate_up_proj", "gate_up_proj", "down_proj")
 
@@ -151,7 +152,8 @@ def _placing(resolved: Resolved, rows: int, scores: Tensor) -> Iterator[Step]:
     yield Step("topk", (scores,), (values,), (scores,), buffer_bytes=8 * TILE_BYTES["bfloat16"] * columns, units=rows)
     yield Step("softmax", (values,), (), buffer_bytes=buffers, units=rows)
     yield Step("to_layout", (values,), (), buffer_bytes=buffers, units=rows)
-    yield Step("scatter", (values,), (marks,), buffer_bytes=buffers, units=rows)
+    cycles = mixtures.scatter_cycles(tokens, mixture.count, mixture.per_token, resolved.board.cores)
+    yield Step("scatter", (values,), (marks,), buffer_bytes=buffers, units=tokens, cycles=cycles)
     yield Step("to_layout", (marks,), (), buffer_bytes=buffers, units=rows)
     earlier = rows * rows * TILE_BYTES["bfloat16"]
     yield Step("counts", (marks,), role="counts")
@@ -163,14 +165,11 @@ def _placing(resolved: Resolved, rows: int, scores: Tensor) -> Iterator[Step]:
     yield Step("gather", (slots, values), (), (slots, values), buffer_bytes=buffers * columns, units=rows)
     for operation in ("typecast", "to_layout", "reshape"):
         yield Step(operation, (), (), buffer_bytes=buffers, units=rows)
-    # One core writes the row of slots, index after index.
-    table = tokens * mixture.per_token + mixtures.slots(tokens, mixture)
-    yield Step("scatter", (), (), (), 4 * table, min(4 * table, 4 * 76800), 1, INDEX_CYCLES * table)
+    pairs, table = tokens * mixture.per_token, mixtures.slots(tokens, mixture)
+    cycles = mixtures.scatter_cycles(1, table, pairs, resolved.board.cores)
+    yield Step("scatter", (), (), (), 4 * (pairs + table), min(4 * table, SCATTERED_BYTES), 1, cycles)
     for operation in ("typecast", "to_layout", "typecast", "to_layout", "to_layout", "reshape"):
         yield Step(operation, (), (), buffer_bytes=buffers)
-
-
-INDEX_CYCLES = 10  # unverified: a few loads, compares and a store of a data-movement core
 
 
 def _feed_forward(resolved: Resolved, tokens: int, placed: Tensor, fed: Tensor) -> Iterator[Step]:
@@ -178,7 +177,7 @@ def _feed_forward(resolved: Resolved, tokens: int, placed: Tensor, fed: Tensor) 
     mixture, chosen = resolved.experts, cut(resolved)
     hidden, width = tiles(resolved.hidden), tiles(mixture.intermediate)
     seen, tile_rows = mixtures.expected_tiles(tokens, mixture)
-    weight_bytes = int(seen * 3 * hidden * width // chosen.parts) * TILE_BYTES[resolved.dtypes.experts]
+    weight_bytes = int(seen * mixtures.expert_bytes(hidden, width, chosen, resolved.dtypes.experts))
     moved = int(tile_rows * hidden) * 2 * TILE_BYTES["bfloat16"]
     cycles = mixtures.expert_cycles(hidden, width, tile_rows, chosen, resolved.dtypes.experts)
     total: Tensor | None = None

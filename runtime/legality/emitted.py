@@ -78,7 +78,7 @@ class Allocator:
     def entry(self, entry: Any) -> Any:
         if not entry.experts:
             return self.tensor(entry, entry.layout)
-        return arranged(entry, lambda part, expert: self.tensor(entry, entry.layout))
+        return arranged(entry, lambda expert: [self.tensor(entry, entry.layout) for _ in range(entry.parts)])
 
     def weights(self, module: ModuleType) -> SimpleNamespace:
         each_layer = [SimpleNamespace(**self.entries(module.LAYER_WEIGHTS)) for _ in range(module.LAYERS)]

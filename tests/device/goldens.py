@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.device.golden_arithmetic import elementwise, matrices, minimal_matrices, normalization
 from tests.device.golden_attention import attention, chunks, rotations, windows_and_sinks
 from tests.device.golden_draws import draws
+from tests.device.golden_experts import experts, routing
 from tests.device.golden_moves import caches, heads, look_ups, moves
 from tests.device.golden_values import Comparison
 
@@ -22,6 +23,8 @@ FAMILIES = (
     chunks,
     windows_and_sinks,
     draws,
+    routing,
+    experts,
 )
 
 

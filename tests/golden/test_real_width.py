@@ -14,15 +14,20 @@ from typing import Any
 import pytest
 import torch
 
+from generator import catalog
+from generator.manifest import load as load_manifest
 from runtime.backend import ttnn
 from runtime.load import load
 from runtime.tables import layer_kinds
 from runtime.verification.comparison import pcc
+from tests.support.golden import build_module
 from tests.support.twins import Rig
 
 LAYERS = 2
 # correlation: bfloat16, block-float weights
 MODELS = {"llama_3_2_1b": 0.999, "qwen3_0_6b": 0.999, "phi_3_5_mini": 0.99, "gemma_3_1b": 0.999}
+# model: layers, experts, correlation; the widths of an expert and of a token are the published ones
+ROUTED = {"mixtral-8x7b-v0.1": (1, 3, 0.99), "gpt-oss-20b": (2, 6, 0.99)}
 LENGTHS = (33, 128, 7)  # a tile and one, a whole length, a few: 33 and 7 run as a wave with 128
 EMBEDDING = "model.embed_tokens.weight"
 PAST_A_WINDOW = 600  # of 512 tokens
@@ -57,4 +62,27 @@ def test_two_layers_at_real_width_agree_with_the_reference(model: str, report: C
 
     report(f"real width, {model}: correlation {min(correlations):.5f}, top-1 {agreed} of {len(found)}")
     assert min(correlations) >= MODELS[model]
+    assert torch.isfinite(found).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ROUTED)
+def test_experts_at_real_width_agree_with_the_reference(model: str, report: Callable[[str], None]) -> None:
+    """On the board that holds the model, with few of its experts and few tokens of vocabulary."""
+    layers, experts, limit = ROUTED[model]
+    data = load_manifest(catalog.BUILT_IN, model).manifest.model_dump(exclude_none=True)
+    data["model"] |= {"layers": layers, "vocabulary": 512}
+    data["model"]["experts"] |= {"count": experts}
+    if "full_attention_layers" in data["model"]:
+        data["model"]["full_attention_layers"] = (1,)
+    module = build_module(data)
+    rig = Rig(module=module, precision="declared")
+    call = rig.call((33, 7, 200))
+    found, expected = rig.prefill.prefill_forward(**vars(call)), rig.expected(call)
+    correlations = [pcc(ours, theirs) for ours, theirs in zip(found, expected)]
+    ttnn.close_device(rig.device)
+
+    stored = data["target"]["p150"]["dtypes"]["experts"]
+    report(f"real width, {model}: correlation {min(correlations):.5f} with experts in {stored}")
+    assert min(correlations) >= limit
     assert torch.isfinite(found).all()

@@ -76,9 +76,8 @@ def fused_experts(draw: Draw) -> Call:
         place = draw.mostly(DRAM, L1, often=0.97)
         return Operand(shape, draw.mostly(U32, I32, often=0.98), draw.mostly(ROW_MAJOR, TILE, often=0.98), place, values)
 
-    rows = Operand(
-        (slots, hidden), draw.mostly(BF16, BF8, often=0.97), draw.mostly(ROW_MAJOR, TILE, often=0.97), draw.mostly(DRAM, L1)
-    )
+    form = draw.mostly((BF16, ROW_MAJOR), (BF8, TILE), (BF16, TILE), often=0.9)
+    rows = Operand((slots, hidden), *form, draw.mostly(DRAM, L1, often=0.97))
     out = draw.choice((BF16, BF8))
     arguments: dict[str, Any] = {
         "input": rows,
