@@ -79,7 +79,8 @@ def test_safetensors_alone_and_a_published_folder_give_the_same_model(family, tm
         kinds.append(found.kind)
         peer = load_peer(found, source.geometry)
         assert peer.tensors.keys() == source.tensors.keys()
-        assert torch.equal(logits(peer.model), logits(source.model))
+        assert all(torch.equal(peer.tensors[name], one) for name, one in source.tensors.items())
+        assert relative_error(logits(peer.model), logits(source.model)) <= 1e-6  # sums depend on where tensors lie
     assert kinds == ["checkpoint", "pretrained"]
 
 
