@@ -11,6 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from runtime.errors import WeightError
+from runtime.text_model import text_model
 
 INDEX = "model.safetensors.index.json"
 SAFETENSORS = ".safetensors"
@@ -99,8 +100,12 @@ class Files:
 
 def open_checkpoint(source: str | Path | Mapping[str, torch.Tensor]) -> Checkpoint:
     """A checkpoint by its path (a .safetensors file, or a folder of them with or without an index) or a mapping of
-    tensors.
+    tensors. Of a model that also takes images, the text model.
     """
+    return text_model(_open_whole(source))
+
+
+def _open_whole(source: str | Path | Mapping[str, torch.Tensor]) -> Checkpoint:
     if isinstance(source, Mapping):
         return Tensors(source)
     path = Path(source)
