@@ -20,7 +20,7 @@ from generator.layer import layer_steps
 from generator.matmuls import Matmul, MinimalMatmul, NoProgram, choose_matmul, choose_minimal_matmul, program_cycles
 from generator.shapes import PassShape
 from generator.steps import PLACES, Step, Tensor
-from generator.tiles import TILE_BYTES, tiles
+from generator.tiles import TILE_BYTES
 
 Program = Matmul | MinimalMatmul
 ALIKE = 1.002  # modelled times closer than this are no reason to prefer one

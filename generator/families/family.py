@@ -19,6 +19,8 @@ class Family:
     partial_rotary: bool = False  # may turn the first dimensions of each head only
     fused_projections: bool = False  # published query, key and value are one tensor, and so are gate and up
     experts: str = ""  # whose published names a mixture of experts has in place of the dense feed-forward
-    renormalises: bool | None = None  # what [model.experts] must say of the weights of the chosen, where the family fixes it
+    renormalises: bool | None = (
+        None  # what [model.experts] must say of the weights of the chosen, where the family fixes it
+    )
     expert_biases: bool = False  # on the router and on all projections of the experts
     expert_activation: str = "silu"  # or "swiglu_oai", whose gate is clamped

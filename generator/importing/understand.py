@@ -82,7 +82,9 @@ def understand(data: Mapping[str, Any], source: Source, path: str) -> Understood
         notes.append(f"Head width {head_dim.value}: {head_dim.note}")
     if wrapper is not None:
         notes.append(f"Only the text model of {wrapper.architecture}: image input is no part of it")
-    return Understood(kind_of.family, kind_of.name, _in_order(model), rope, experts, tuple(notes), _unread(outer, fields))
+    return Understood(
+        kind_of.family, kind_of.name, _in_order(model), rope, experts, tuple(notes), _unread(outer, fields)
+    )
 
 
 def _config_class(outer: Fields) -> tuple[ConfigClass, Wrapper | None]:
