@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from generator import catalog, geometry, inputs, targets
+from generator.families import FAMILIES
 from generator.manifest import check
 from generator.pipeline import emit
 from generator.toml_source import scan
@@ -29,7 +30,7 @@ from runtime.stores import allocate
 from runtime.tables import rotary_switch
 from runtime.weights import load_weights
 
-GEOMETRIES_A_FAMILY = 50  # times five families
+GEOMETRIES_A_FAMILY = 50  # times seven families
 SEQUENCES = 3  # of requests, for each geometry
 LIMIT = 1e-4
 BOARDS = {name: targets.load_board(catalog.BUILT_IN, name) for name in ("n150", "p150")}
@@ -59,6 +60,9 @@ def manifests(draw: st.DrawFn, family: str) -> dict[str, Any]:
         "tied_embeddings": draw(st.booleans()),
         "rope": draw(st.one_of(ROPES[family])),
     }
+    if FAMILIES[family].experts:
+        del model["intermediate"]
+        model["experts"] = draw(mixtures(FAMILIES[family].renormalises))
     if family == "phi3":
         model["rotary_dimensions"] = draw(multiples(2, 1, head_dim // 2))
         if draw(st.booleans()):
@@ -103,9 +107,25 @@ yarn_rope = st.fixed_dictionaries(
 linear_rope = st.fixed_dictionaries(
     {"kind": st.just("linear"), "theta": st.just(1e4), "factor": st.sampled_from([2.0, 8.0])}
 )
+
+
+def mixtures(renormalises: bool | None) -> st.SearchStrategy[dict[str, Any]]:
+    """Few experts up to all of which see a token, three tiles wide or more: a narrower one leaves too few cores for the widest hidden."""
+    return st.fixed_dictionaries(
+        {
+            "count": st.integers(2, 9),
+            "per_token": st.integers(1, 2),
+            "intermediate": multiples(32, 3, 8),
+            "renormalise": st.booleans() if renormalises is None else st.just(renormalises),
+        }
+    )
+
+
 ROPES = {
     "llama": (default_rope, linear_rope, llama3_rope, yarn_rope),
     "mistral": (default_rope, linear_rope, yarn_rope),
+    "mixtral": (default_rope, linear_rope),
+    "qwen3_moe": (default_rope, yarn_rope),
     "phi3": (default_rope,),
     "qwen2": (default_rope, linear_rope, yarn_rope),
     "qwen3": (default_rope, linear_rope, yarn_rope),
