@@ -708,9 +708,9 @@ def as_indices(numbers, count):
 
 
 def place_tokens(choice, routing, shape):
-    """Experts of each token [1, 1, tokens, EXPERTS_PER_TOKEN] -> the slot of each pair of token and expert, the token of
-    each slot, and the count and first slot of each expert, as rows of uint32. The slots of an expert begin at a whole
-    tile and follow the order of the tokens.
+    """Experts of each token [1, 1, tokens, EXPERTS_PER_TOKEN] -> the slot of each pair of token and expert, the token
+    of each slot, and the count and first slot of each expert, as rows of uint32. The slots of an expert begin at a
+    whole tile and follow the order of the tokens.
     """
     columns = ttnn.to_layout(choice, ROW_MAJOR, memory_config=DRAM)
     marks = ttnn.scatter(routing.unchosen, -1, columns, routing.chosen, memory_config=DRAM)
@@ -727,7 +727,7 @@ def place_tokens(choice, routing, shape):
 
 
 def feed_forward(placed, counts, starts, routing, layer, part):
-    """Every expert over its own slots of placed [slots, HIDDEN]; no other is written."""
+    """Every expert over its own slots of placed [slots, HIDDEN], and no other slot."""
     return ttnn.experimental.deepseek_prefill.moe_fused_swiglu(
         placed,
         layer.gate[part],
