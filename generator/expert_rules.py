@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from generator.experts import MOST_ROUTED_TOKENS
+from generator.experts import MOST_ROUTED_TOKENS, WIDEST_HIDDEN
 from generator.families import FAMILIES
 from generator.problems import Problem
 from generator.shapes import largest_pass
@@ -30,7 +30,12 @@ def problems(manifest: Manifest) -> Iterator[Problem]:
         for name, table in manifest.target.items():
             if table.dtypes.experts is not None:
                 key = ("target", name, "dtypes", "experts")
-                yield Problem(key, table.dtypes.experts, f"belongs to families with experts, and {manifest.family} is dense", "leave it out")
+                yield Problem(
+                    key,
+                    table.dtypes.experts,
+                    f"belongs to families with experts, and {manifest.family} is dense",
+                    "leave it out",
+                )
         return
     if model.experts is None:
         rule = f"family {manifest.family} needs it: count, per_token, intermediate and renormalise"
@@ -38,7 +43,12 @@ def problems(manifest: Manifest) -> Iterator[Problem]:
         return
     if model.intermediate is not None:
         rule = "belongs to dense families: every layer here has experts"
-        yield Problem(("model", "intermediate"), str(model.intermediate), rule, "leave it out; the width is experts.intermediate")
+        yield Problem(
+            ("model", "intermediate"), str(model.intermediate), rule, "leave it out; the width is experts.intermediate"
+        )
+    if model.hidden > WIDEST_HIDDEN:
+        rule = f"is over the {WIDEST_HIDDEN} columns that the weighted sum of a token's experts takes"
+        yield Problem(("model", "hidden"), str(model.hidden), rule, f"nearest legal value {WIDEST_HIDDEN}")
     yield from _experts(model.experts, family.renormalises, manifest.family)
     for name, table in manifest.target.items():
         yield from _table(name, table)
@@ -62,7 +72,12 @@ def _table(name: str, table: TargetTable) -> Iterator[Problem]:
     tokens = largest_pass(table.lengths, table.waves, table.wave_tokens)
     if tokens > MOST_ROUTED_TOKENS:
         rule = f"allows passes of {tokens} tokens: experts are counted exactly up to {MOST_ROUTED_TOKENS}"
-        yield Problem(("target", name, "wave_tokens"), str(table.wave_tokens), rule, f"write at most {MOST_ROUTED_TOKENS} and no longer length")
+        yield Problem(
+            ("target", name, "wave_tokens"),
+            str(table.wave_tokens),
+            rule,
+            f"write at most {MOST_ROUTED_TOKENS} and no longer length",
+        )
     if table.batch_invariant:
         rule = "is not built with experts: which rows share an expert's blocks depends on the wave"
         yield Problem(("target", name, "batch_invariant"), "true", rule, "write false or leave it out")

@@ -19,6 +19,7 @@ SCRATCH_BYTES = 192
 LEAST_LINES = 2  # rows of cores
 MOST_EXPERTS = 256  # a longer row of counts does not survive its way from tiles to rows
 MOST_ROUTED_TOKENS = 8192  # of a pass: tiles of one expert's tokens are exact in bfloat16 up to 256
+WIDEST_HIDDEN = 8192  # eight destination registers of 1024 values, in which a token's experts are summed
 INDEX_CYCLES = 10  # unverified: a few loads, compares and a store of a data-movement core
 NARROWEST = 2 * TILE  # of an expert: one tile for each of two columns of cores
 
@@ -47,9 +48,7 @@ class ExpertCut:
 
 
 @cache
-def cut_experts(
-    hidden: int, width: int, grid: tuple[int, int], l1_bytes: int, dtype: str, biased: bool
-) -> ExpertCut:
+def cut_experts(hidden: int, width: int, grid: tuple[int, int], l1_bytes: int, dtype: str, biased: bool) -> ExpertCut:
     """The fewest parts of experts of `hidden` x `width` tiles whose buffers fit `l1_bytes` of each core.
 
     As many cores as there are: as many columns as the part has tiles, and no more rows than columns. Raises NoProgram.
@@ -63,7 +62,9 @@ def cut_experts(
         need = buffer_bytes(hidden, part, (columns, lines), dtype, biased)
         if need is not None and need <= l1_bytes:
             return ExpertCut(columns, lines, parts, need)
-    raise NoProgram(f"no cut of experts of {hidden} x {width} tiles fits {l1_bytes} bytes of L1 on {grid[0]} x {grid[1]} cores")
+    raise NoProgram(
+        f"no cut of experts of {hidden} x {width} tiles fits {l1_bytes} bytes of L1 on {grid[0]} x {grid[1]} cores"
+    )
 
 
 def buffer_bytes(hidden: int, width: int, grid: tuple[int, int], dtype: str, biased: bool) -> int | None:

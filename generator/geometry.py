@@ -14,8 +14,10 @@ from generator.errors import ManifestError, shown
 from generator.experts import Experts
 from generator.families import FAMILIES
 from generator.families.family import Family
+from generator.kinds import experts
 from generator.manifest import Manifest, Model, ModelFile, TargetTable, module_name
 from generator.manifest import Rope as RopeTable
+from generator.matmuls import NoProgram
 from generator.memory import Memory
 from generator.sources import COPIED_FROM_MODEL, COPIED_FROM_TARGET, FIXED_BY_FAMILY, keys
 from generator.rules import Problem
@@ -182,10 +184,27 @@ def resolve(file: ModelFile, board: Board) -> Resolved:
             key = ("target", board.name, "waves", index)
             raise file.refusal(Problem(key, str(wave), rule, f"nearest legal value {board.maximum_wave}"))
     bare = _numbers(manifest, table, board)
+    _check_experts(file, bare)
     resolved = replace(bare, memory=memory.report(bare), digest=_digest(bare))
     if not resolved.memory.fits:
         raise _does_not_fit(file, resolved)
     return resolved
+
+
+class BoardTooSmall(ManifestError):
+    """An operation of the model has no program on the board, whatever the table of the target says."""
+
+
+def _check_experts(file: ModelFile, resolved: Resolved) -> None:
+    if resolved.experts is None:
+        return
+    try:
+        experts.cut(resolved)
+    except NoProgram as error:
+        rule = f"cannot be run on {resolved.target}: {error}"
+        hint = "no model of these sizes runs on such a board"
+        problem = Problem(("model", "experts", "intermediate"), str(resolved.experts.intermediate), rule, hint)
+        raise BoardTooSmall(file.refusal(problem).diagnostics) from None
 
 
 def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:

@@ -22,7 +22,7 @@ from generator.programs import packs_rows
 from generator.scores import Scores, choose_scores
 from generator.shapes import PassShape
 from generator.steps import PLACES, Step, Tensor
-from generator.tiles import TILE_BYTES, tiles
+from generator.tiles import TILE_BYTES
 
 Program = Matmul | MinimalMatmul
 ALIKE = 1.002  # modelled times closer than this are no reason to prefer one

@@ -41,7 +41,14 @@ CALLS = """
     QkvCausalConv1dSiluProgramConfig SDPAProgramConfig ShardSpec UnaryWithParam WormholeComputeKernelConfig
 """.split()
 # Types of which every value is recorded: members of an enumeration, and constants of the library's top level.
-ENUMERATIONS = ("BufferType", "MathFidelity", "RoutedExpertActivation", "ShardOrientation", "TensorMemoryLayout", "UnaryOpType")
+ENUMERATIONS = (
+    "BufferType",
+    "MathFidelity",
+    "RoutedExpertActivation",
+    "ShardOrientation",
+    "TensorMemoryLayout",
+    "UnaryOpType",
+)
 CONSTANTS = ("DataType", "Layout", "MemoryConfig")
 # Parameters of type float that take only what single precision holds: signatures do not tell, calls do.
 SINGLE_PRECISION = {("transformer.chunked_scaled_dot_product_attention", "scale")}

@@ -81,4 +81,3 @@ def device_values(source: Tensor, weight: Weight, part: int) -> Tensor:
     width = weight.shape[along] * weight.parts
     whole = RULES[weight.transform](source, width)
     return whole.narrow(along, part * weight.shape[along], weight.shape[along]).contiguous()
-

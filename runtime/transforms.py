@@ -185,9 +185,9 @@ RULES: dict[str, Rule] = {
     "tiles_before": lambda sources, weight, geometry: TILE * torch.ones(weight.shape).triu(1),
     "numbers": lambda sources, weight, geometry: torch.arange(prod(weight.shape)).reshape(weight.shape).int(),
     "no_numbers": lambda sources, weight, geometry: torch.zeros(weight.shape, dtype=torch.int32),
-    "token_of_pair": lambda sources, weight, geometry: (
-        torch.arange(prod(weight.shape)) // geometry.experts.per_token
-    ).reshape(weight.shape).int(),
+    "token_of_pair": lambda sources, weight, geometry: (torch.arange(prod(weight.shape)) // geometry.experts.per_token)
+    .reshape(weight.shape)
+    .int(),
     "rotary_transformation": lambda sources, weight, geometry: pair_rotation(),
 }
 EMBEDDINGS = ("rows", "scaled_rows")

@@ -29,6 +29,8 @@ class Family:
     attention_output_bias: bool = False  # a bias on the output projection of attention
     options: tuple[str, ...] = ()  # which of OPTIONS a manifest may state
     experts: str = ""  # whose published names a mixture of experts has in place of the dense feed-forward
-    renormalises: bool | None = None  # what [model.experts] must say of the weights of the chosen, where the family fixes it
+    renormalises: bool | None = (
+        None  # what [model.experts] must say of the weights of the chosen, where the family fixes it
+    )
     expert_biases: bool = False  # on the router and on all projections of the experts
     expert_activation: str = "silu"  # or "swiglu_oai", whose gate is clamped

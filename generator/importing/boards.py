@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from generator import geometry, manifest, memory
-from generator.geometry import GIB, Resolved
+from generator.geometry import GIB, BoardTooSmall, Resolved
 from generator.matmuls import NoProgram
 from generator.placement import choose_programs
 from generator.shapes import enumerate_shapes
@@ -83,7 +83,10 @@ def choose(data: Mapping[str, Any], board: Board) -> Chosen | Misfit:
 def _choose(data: Mapping[str, Any], board: Board, maximum: int, lengths: list[int]) -> Chosen | Misfit:
     """The same with these lengths and a context of at most `maximum` tokens."""
     table = _table(lengths)
-    resolved = _resolved(data, board, table)
+    try:
+        resolved = _resolved(data, board, table)
+    except BoardTooSmall as error:
+        return Misfit(board.name, f"is too small: {error.diagnostics[0].rule}", error.diagnostics[0].hint)
     if maximum < LENGTHS[0]:
         return Misfit(board.name, f"takes prompts from {LENGTHS[0]} tokens on, over maximum_context {maximum}", "")
     missing = None

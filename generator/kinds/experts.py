@@ -78,9 +78,7 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
     for role, joined, shape in zip(ROLES, SOURCES_OF_ROLES, shapes):
         if mixture.published in PROJECTIONS:
             own = LAYER + PROJECTIONS[mixture.published][ROLES.index(role)]
-            row = WeightRow(
-                role, (own,), f"expert_{role}", shape, "EXPERT_DTYPE", otherwise=(JOINED + joined,), **each
-            )
+            row = WeightRow(role, (own,), f"expert_{role}", shape, "EXPERT_DTYPE", otherwise=(JOINED + joined,), **each)
         else:
             row = WeightRow(role, (JOINED + joined,), f"alternating_{role}", shape, "EXPERT_DTYPE", **each)
         rows.append(row)
@@ -139,7 +137,9 @@ def steps(
     yield Step("to_layout", (fed,), (returned,), (fed,), buffer_bytes=2 * row_bytes, units=slot_tiles // size.hidden)
     yield Step("embedding", (returned,), (picked,), (returned,), buffer_bytes=2 * row_bytes, units=picked.tiles)
     combined = Tensor("combined", hidden.tiles, "bfloat16")
-    yield Step("post_combine_reduce", (picked,), (combined,), (picked,), buffer_bytes=_combine_bytes(resolved), units=size.rows)
+    yield Step(
+        "post_combine_reduce", (picked,), (combined,), (picked,), buffer_bytes=_combine_bytes(resolved), units=size.rows
+    )
     yield Step("add", (hidden, combined), (summed,), buffer_bytes=6 * TILE_BYTES["bfloat16"], units=hidden.tiles)
 
 

@@ -105,5 +105,11 @@ def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:
 def stored_as(row: WeightRow, resolved: Resolved) -> str:
     """The dtype of a weight by its ttnn name."""
     role = row.dtype.removesuffix("_DTYPE").lower()
-    names = {"weight": "weights", "embedding": "embedding", "head": "head", "activation": "activation", "expert": "experts"}
+    names = {
+        "weight": "weights",
+        "embedding": "embedding",
+        "head": "head",
+        "activation": "activation",
+        "expert": "experts",
+    }
     return getattr(resolved.dtypes, names[role]) if role in names else "uint32" if role == "index" else "bfloat16"

@@ -14,6 +14,7 @@ import numpy as np
 import ttnn
 
 from runtime.backend import open_device, trace_region
+from runtime.expert_weights import arranged
 from runtime.load import load
 from runtime.prefill import Prefill
 from runtime.request import Sampling
@@ -41,8 +42,17 @@ def serve(path: str) -> dict[str, Any]:
     device = open_device(module.BOARD, trace_region_size=REGION)
 
     def empty(table: Any) -> dict[str, Any]:
+        return {entry.name: made(entry) for entry in table}
+
+    def made(entry: Any) -> Any:
         place = {"device": device, "memory_config": ttnn.DRAM_MEMORY_CONFIG}
-        return {entry.name: ttnn.empty(entry.shape, dtype=entry.dtype, layout=entry.layout, **place) for entry in table}
+
+        def one() -> Any:
+            return ttnn.empty(entry.shape, dtype=entry.dtype, layout=entry.layout, **place)
+
+        if not getattr(entry, "experts", 0):
+            return one()
+        return arranged(entry, lambda expert: [one() for _ in range(entry.parts)])
 
     weights = SimpleNamespace(
         **empty(module.WEIGHTS), layers=[SimpleNamespace(**empty(module.LAYER_WEIGHTS)) for _ in range(LAYERS)]

@@ -111,26 +111,31 @@ def test_the_reference_equals_transformers(gain):
     config._experts_implementation = "eager"
     theirs = GptOssMLP(config).eval()
     tensors, prefix = parameters(gain), "model.layers.1."
-    state = {name.removeprefix(f"{prefix}mlp."): one for name, one in tensors.items() if name.startswith(f"{prefix}mlp.")}
+    state = {
+        name.removeprefix(f"{prefix}mlp."): one for name, one in tensors.items() if name.startswith(f"{prefix}mlp.")
+    }
     theirs.load_state_dict(state)
     hidden = torch.randn(70, BASE.hidden, generator=torch.Generator().manual_seed(1))
     ours = routed(hidden, lambda name: tensors[prefix + name], CLAMPED)
     with torch.no_grad():
         assert relative_error(ours, theirs(hidden[None])[0][0]) <= LIMIT
     both = hidden @ state["experts.gate_up_proj"][0] + state["experts.gate_up_proj_bias"][0]
-    assert (both[:, ::2].max() > 7) == (both[:, 1::2].abs().max() > 7) == (gain > 1), "the limits are met at the high gain"
+    assert (
+        (both[:, ::2].max() > 7) == (both[:, 1::2].abs().max() > 7) == (gain > 1)
+    ), "the limits are met at the high gain"
 
 
 @pytest.mark.parametrize("term", ["router.bias", "gate_up_proj_bias", "down_proj_bias"])
 def test_every_bias_matters(module, term):
     tensors = parameters(1.0)
     without = {name: torch.zeros_like(one) if name.endswith(term) else one for name, one in tensors.items()}
-    assert relative_error(logits(module, without, PROMPTS[:2], "float32")[1], expected(tensors, PROMPTS[:2])[1]) > 100 * LIMIT
+    assert (
+        relative_error(logits(module, without, PROMPTS[:2], "float32")[1], expected(tensors, PROMPTS[:2])[1])
+        > 100 * LIMIT
+    )
 
 
 def test_the_emitted_module_states_biases_and_the_clamped_gate(module):
     names = {weight.name for weight in module.LAYER_WEIGHTS}
     assert {"router_bias", "gate_bias", "up_bias", "down_bias"} <= names
     assert module.GEOMETRY.experts == CLAMPED
-
-

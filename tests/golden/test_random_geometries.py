@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from generator import catalog, geometry, inputs, targets
+from generator.families import FAMILIES
 from generator.manifest import check
 from generator.pipeline import emit
 from generator.toml_source import scan
@@ -29,7 +30,7 @@ from runtime.stores import allocate
 from runtime.tables import rotary_switch
 from runtime.weights import load_weights
 
-GEOMETRIES_A_FAMILY = 50  # times six families
+GEOMETRIES_A_FAMILY = 50
 SEQUENCES = 3  # of requests, for each geometry
 LIMIT = 1e-4
 BOARDS = {name: targets.load_board(catalog.BUILT_IN, name) for name in ("n150", "p150")}
@@ -59,6 +60,9 @@ def manifests(draw: st.DrawFn, family: str) -> dict[str, Any]:
         "tied_embeddings": draw(st.booleans()),
         "rope": draw(st.one_of(ROPES[family])),
     }
+    if FAMILIES[family].experts:
+        del model["intermediate"]
+        model["experts"] = draw(mixtures(FAMILIES[family].renormalises))
     if family == "phi3":
         model["rotary_dimensions"] = draw(multiples(2, 1, head_dim // 2))
         if draw(st.booleans()):
@@ -72,13 +76,19 @@ def manifests(draw: st.DrawFn, family: str) -> dict[str, Any]:
         model |= draw(st.sampled_from([{}, {"query_scale": 48}, {"logit_soft_cap": 2.5}]))
         if model.get("full_attention_layers") and draw(st.booleans()):
             model["local_rope"] = draw(st.one_of(ROPES[family]))
+    if family == "gemma2":
+        model |= {"activation": "gelu_tanh", "attention_soft_cap": 2.5, "logit_soft_cap": 3.5}
     target = draw(st.sampled_from(sorted(BOARDS)))
+    table = draw(target_tables())
+    if family == "gemma2":  # whose prompts run in one pass
+        context = table["prefill_chunk"]
+        table |= {"context": context, "key_value_blocks": 2 * context // table["block_size"]}
     return {
         "name": "drawn",
         "family": family,
         "source": "drawn at random",
         "model": model,
-        "target": {target: draw(target_tables())},
+        "target": {target: table},
     }
 
 
@@ -118,17 +128,35 @@ yarn_rope = st.fixed_dictionaries(
 linear_rope = st.fixed_dictionaries(
     {"kind": st.just("linear"), "theta": st.just(1e4), "factor": st.sampled_from([2.0, 8.0])}
 )
+
+
+def mixtures(renormalises: bool | None) -> st.SearchStrategy[dict[str, Any]]:
+    """Few experts up to all of which see a token, three tiles wide or more: a narrower one leaves too few cores for the widest hidden."""
+    return st.fixed_dictionaries(
+        {
+            "count": st.integers(2, 9),
+            "per_token": st.integers(1, 2),
+            "intermediate": multiples(32, 3, 8),
+            "renormalise": st.booleans() if renormalises is None else st.just(renormalises),
+        }
+    )
+
+
 ROPES = {
+    "gemma2": (default_rope, linear_rope),
     "gemma3": (default_rope, linear_rope),
+    "gpt_oss": (default_rope, yarn_rope),
     "llama": (default_rope, linear_rope, llama3_rope, yarn_rope),
     "mistral": (default_rope, linear_rope, yarn_rope),
+    "mixtral": (default_rope, linear_rope),
+    "qwen3_moe": (default_rope, yarn_rope),
     "phi3": (default_rope,),
     "qwen2": (default_rope, linear_rope, yarn_rope),
     "qwen3": (default_rope, linear_rope, yarn_rope),
 }
 
 
-WINDOWED = ("gemma3", "mistral", "phi3", "qwen2", "qwen3")
+WINDOWED = ("gemma2", "gemma3", "gpt_oss", "mistral", "phi3", "qwen2", "qwen3")
 
 
 def longrope(pairs: int) -> st.SearchStrategy[dict[str, Any]]:

@@ -35,8 +35,15 @@ def scatter(draw: Draw) -> Call:
     layout = draw.mostly(ROW_MAJOR, TILE)
     dtype = draw.dtype(BF16, F32, U32, I32)
     target = Operand((1, 1, rows, columns), dtype, layout)
-    index = Operand((1, 1, draw.mostly(rows, rows + 1), written), draw.mostly(U16, U32, I32, F32), layout, values=_distinct(rows, written))
-    source = Operand(draw.mostly(index.shape, (1, 1, rows, written + 1)), draw.mostly(dtype, BF16), draw.mostly(layout, TILE))
+    index = Operand(
+        (1, 1, draw.mostly(rows, rows + 1), written),
+        draw.mostly(U16, U32, I32, F32),
+        layout,
+        values=_distinct(rows, written),
+    )
+    source = Operand(
+        draw.mostly(index.shape, (1, 1, rows, written + 1)), draw.mostly(dtype, BF16), draw.mostly(layout, TILE)
+    )
     arguments = {"input": target, "dim": draw.mostly(-1, 3, 2), "index": index, "src": source, **draw.memory()}
     return Call("scatter", ("input", "dim", "index", "src"), arguments)
 
@@ -74,11 +81,15 @@ def fused_experts(draw: Draw) -> Call:
     def numbers(count: int, values: tuple[int, ...]) -> Operand:
         shape = draw.mostly((count,), (1, count), (1, 1, 1, count), often=0.8)
         place = draw.mostly(DRAM, L1, often=0.97)
-        return Operand(shape, draw.mostly(U32, I32, often=0.98), draw.mostly(ROW_MAJOR, TILE, often=0.98), place, values)
+        return Operand(
+            shape, draw.mostly(U32, I32, often=0.98), draw.mostly(ROW_MAJOR, TILE, often=0.98), place, values
+        )
 
-    form = draw.mostly((BF16, ROW_MAJOR), (BF8, TILE), (BF16, TILE), often=0.9)
+    form = draw.mostly((BF16, ROW_MAJOR), (BF8, TILE), (BF8, TILE), (BF16, TILE), often=0.85)
     rows = Operand((slots, hidden), *form, draw.mostly(DRAM, L1, often=0.97))
     out = draw.choice((BF16, BF8))
+    usual, other = ("SwiGluOai", "Silu") if biased else ("Silu", "SwiGluOai")
+    activation = draw.mostly(usual, other)
     arguments: dict[str, Any] = {
         "input": rows,
         "w_gates": weights(hidden, width),
@@ -90,10 +101,8 @@ def fused_experts(draw: Draw) -> Call:
         "core_grid": InOrder("CoreCoord", grid),
         "output": Operand(rows.shape, out, TILE, draw.mostly(DRAM, L1, often=0.97)),
         "expert_region_offsets": numbers(draw.mostly(experts, experts + 1, often=0.98), _starts(slots)),
-        "read_x_at_offset": draw.mostly(True, False, often=0.98),
-        "activation": Attribute(
-            f"RoutedExpertActivation.{draw.mostly('SwiGluOai', 'Silu') if biased else draw.mostly('Silu', 'SwiGluOai')}"
-        ),
+        "read_x_at_offset": draw.mostly(True, False, often=0.9),
+        "activation": draw.mostly(Attribute(f"RoutedExpertActivation.{activation}"), True, often=0.94),
         **draw.maybe("compute_kernel_config", lambda: _plain(draw)),
     }
     if biased:
@@ -118,8 +127,12 @@ def _plain(draw: Draw) -> Made:
 def combined(draw: Draw) -> Call:
     tokens, chosen, columns = 32 * draw.randint(1, 3), draw.choice((1, 2, 8)), 32 * draw.choice((1, 3, 8))
     tokens, columns = draw.mostly(tokens, 48, often=0.95), draw.mostly(columns, 80, 8192, 9216, often=0.9)
-    rows = Operand((1, 1, tokens, chosen, columns), draw.mostly(BF16, F32, often=0.96), draw.mostly(ROW_MAJOR, TILE, often=0.96))
-    shares = Operand((1, 1, tokens, chosen, draw.mostly(1, 2, often=0.96)), draw.mostly(BF16, F32, often=0.96), ROW_MAJOR)
+    rows = Operand(
+        (1, 1, tokens, chosen, columns), draw.mostly(BF16, F32, often=0.96), draw.mostly(ROW_MAJOR, TILE, often=0.96)
+    )
+    shares = Operand(
+        (1, 1, tokens, chosen, draw.mostly(1, 2, often=0.96)), draw.mostly(BF16, F32, often=0.96), ROW_MAJOR
+    )
     arguments = {
         "combine_output": rows,
         "weights": shares,
@@ -152,6 +165,16 @@ def _rows_differ(call: Call) -> bool:
     return index.shape != source.shape or index.shape[:-1] != target.shape[:-1]
 
 
+def _odd_biases(call: Call) -> bool:
+    given = [call[f"{role}_biases"] for role in ("gate", "up", "down")]
+    return any(
+        isinstance(bias, Operand) and (bias.shape[0] != 1 or bias.place != DRAM)
+        for biases in given
+        if isinstance(biases, list)
+        for bias in biases
+    )
+
+
 STRICTER = {
     "numbers scattered in tiles": Rule(
         "the library takes tiles apart first; emitted modules scatter rows",
@@ -180,20 +203,27 @@ STRICTER = {
         lambda call: tensors_of(call) and call["dim"] not in (-1, len(tensors_of(call)[0].shape) - 1, None),
     ),
     "softmax without the largest value": Rule(
-        "it overflows", ("softmax",), lambda call: "numeric_stable" in call.arguments and call["numeric_stable"] is not True
+        "it overflows",
+        ("softmax",),
+        lambda call: "numeric_stable" in call.arguments and call["numeric_stable"] is not True,
     ),
     "experts in another form": Rule(
         "only the form that reads and writes at offsets is modelled",
         (FUSED,),
-        lambda call: call["read_x_at_offset"] is not True or call["expert_region_offsets"] is None or call["output"] is None,
+        lambda call: call["read_x_at_offset"] is not True
+        or call["expert_region_offsets"] is None
+        or call["output"] is None,
     ),
     "true as an activation": Rule(
         "the bindings take a bool for the number of an activation, which is a mistake",
         (FUSED,),
         lambda call: isinstance(call["activation"], bool),
     ),
+    "biases of another shape or place": Rule("the library does not look", (FUSED,), _odd_biases),
     "experts over tiles": Rule(
-        "emitted modules place rows", (FUSED,), lambda call: isinstance(call["input"], Operand) and call["input"].layout == TILE
+        "emitted modules place rows",
+        (FUSED,),
+        lambda call: isinstance(call["input"], Operand) and call["input"].layout == TILE,
     ),
     "weights of more than one column": Rule(
         "the kernel takes the first, whatever the others say",

@@ -31,7 +31,6 @@ def weights(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return gate, up, drawn(WIDTH, HIDDEN, seed=10 * seed + 2) * WIDTH**-0.5
 
 
-
 def run(
     device: ttnn.Device,
     placed: torch.Tensor,
@@ -89,7 +88,8 @@ def test_the_clamped_gate_and_biases(device):
     placed = 4 * drawn(SLOTS, HIDDEN, seed=3)
     each = [biases_of(seed) for seed in range(4)]
     given = {
-        f"{role}_biases": [tiles(device, one[index]) for one in each] for index, role in enumerate(("gate", "up", "down"))
+        f"{role}_biases": [tiles(device, one[index]) for one in each]
+        for index, role in enumerate(("gate", "up", "down"))
     }
     found = run(device, placed, activation=ttnn.RoutedExpertActivation.SwiGluOai, **given)
     gate, up, down = weights(2)

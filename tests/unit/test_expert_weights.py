@@ -94,7 +94,9 @@ def test_a_missing_a_misshapen_and_a_foreign_expert_are_refused_by_name():
         bench.load({key: tensor for key, tensor in tensors.items() if key != name})
     with pytest.raises(WeightError, match=rf"tensor {name} in the state dict is \(4, 4\)"):
         bench.load(tensors | {name: torch.zeros(4, 4)})
-    with pytest.raises(WeightError, match=r"has model.layers.1.mlp.experts.8.down_proj.weight, which golden does not use"):
+    with pytest.raises(
+        WeightError, match=r"has model.layers.1.mlp.experts.8.down_proj.weight, which golden does not use"
+    ):
         bench.load(tensors | {"model.layers.1.mlp.experts.8.down_proj.weight": tensors[name]})
     with pytest.raises(WeightError, match=r"has 96 of \d+ values that are not finite"):
         bench.load(tensors | {name: torch.ones_like(tensors[name]).index_fill(0, torch.tensor(3), torch.nan)})

@@ -192,7 +192,9 @@ def test_random_parameters_depend_on_seed_and_name_and_keep_activations_finite_a
     drawn = RandomParameters(geometry, seed=1)
     name = "self_attn.o_proj.weight"
     assert torch.equal(drawn[f"model.layers.1.{name}"], RandomParameters(geometry, seed=1)[f"model.layers.1.{name}"])
-    assert not torch.equal(drawn[f"model.layers.1.{name}"], RandomParameters(geometry, seed=2)[f"model.layers.1.{name}"])
+    assert not torch.equal(
+        drawn[f"model.layers.1.{name}"], RandomParameters(geometry, seed=2)[f"model.layers.1.{name}"]
+    )
     assert not torch.equal(drawn[f"model.layers.1.{name}"], drawn[f"model.layers.0.{name}"])
     logits = forward(geometry, drawn, random_tokens(33, seed=1))
     assert logits.isfinite().all() and logits.std(dim=0).min() > 0.1

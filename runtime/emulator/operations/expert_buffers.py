@@ -15,9 +15,7 @@ DESTINATION_TILES = 8
 SCRATCH = 192
 
 
-def buffer_bytes(
-    hidden: int, width: int, grid: tuple[int, int], dtype: DataType, biased: bool
-) -> int | str:
+def buffer_bytes(hidden: int, width: int, grid: tuple[int, int], dtype: DataType, biased: bool) -> int | str:
     """Bytes of one core for experts of `hidden` x `width` tiles on a grid of columns x rows, or why there is no such program.
 
     Hidden is cut over the rows of the grid, width over its columns, and the output's columns over all cores.

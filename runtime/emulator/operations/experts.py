@@ -1,7 +1,6 @@
-"""Routed experts: the fused feed-forward of every expert over its own rows, and the weighted sum of a token's experts.
+"""Routed experts: the fused feed-forward of every expert over its own rows.
 
-The rules are those of `moe_fused_swiglu` and `post_combine_reduce` under `experimental.deepseek_prefill` in the library, the
-intermediate types those of their kernels.
+The rules are those of `experimental.deepseek_prefill.moe_fused_swiglu` in the library, the intermediate types its kernel's.
 """
 
 from __future__ import annotations
@@ -13,19 +12,18 @@ import torch
 from torch.nn.functional import silu
 
 from ..arguments import checked
-from ..configs import L1_MEMORY_CONFIG, BufferType, CoreCoord, MemoryConfig, WormholeComputeKernelConfig
+from ..configs import BufferType, CoreCoord, WormholeComputeKernelConfig
 from ..device import Device
 from ..dispatch import Plan, launch
 from ..dtypes import DataType, Layout, round_to
 from ..errors import EmulatorError, require
-from ..storage import TILE, TensorSpec, tensor_spec
+from ..storage import TILE, TensorSpec
 from ..tensor import Tensor
 from .expert_buffers import buffer_bytes
 
-FUSED, COMBINE = "moe_fused_swiglu", "post_combine_reduce"
+FUSED = "moe_fused_swiglu"
 WEIGHTS = (DataType.BFLOAT4_B, DataType.BFLOAT8_B, DataType.BFLOAT16)
 OUTPUTS = (DataType.BFLOAT8_B, DataType.BFLOAT16)
-WIDEST_COMBINED = 8192  # eight destination registers of 1024 values
 GATE_LIMIT, GATE_SLOPE = 7.0, 1.702  # of the clamped gate
 
 
@@ -188,7 +186,7 @@ def moe_fused_swiglu(
     )
     grid = core_grid or input.device().compute_with_storage_grid_size()
     attributes = (experts, activation, compute_kernel_config, core_grid, bool(given), dtype or DataType.BFLOAT8_B)
-    rounding = _rounding(input)
+    rounding = rounding_of(input)
 
     def check(*values: torch.Tensor) -> None:
         _regions(experts, *values[-4:])
@@ -208,7 +206,7 @@ def moe_fused_swiglu(
     return output
 
 
-def _rounding(tensor: Tensor) -> Callable[[torch.Tensor, DataType], torch.Tensor]:
+def rounding_of(tensor: Tensor) -> Callable[[torch.Tensor, DataType], torch.Tensor]:
     device = tensor.device()
     if device is not None and device.precision == "float32":
         return lambda values, dtype: values
@@ -256,50 +254,3 @@ def _regions(experts: int, counts, table, offsets, output) -> list[tuple[int, in
             )
         end = first + -(-count // TILE) * TILE
     return regions
-
-
-def _plan_combine(device: Device, rows: TensorSpec, shares: TensorSpec, expert_dim, memory_config) -> Plan:
-    for name, spec in (("combine_output", rows), ("weights", shares)):
-        require(
-            spec.dtype is DataType.BFLOAT16 and spec.layout is Layout.ROW_MAJOR,
-            COMBINE,
-            f"{name} must be BFLOAT16 ROW_MAJOR, got {spec!r}",
-        )
-    rank = len(rows.shape)
-    require(expert_dim == rank - 2, COMBINE, f"only sums over dimension {rank - 2} of rank {rank} are modelled, got {expert_dim}")
-    require(
-        shares.shape == (*rows.shape[:-1], 1),
-        COMBINE,
-        f"weights must be {[*rows.shape[:-1], 1]} beside {list(rows.shape)}, got {list(shares.shape)}",
-    )
-    require(rows.shape[-1] % TILE == 0, COMBINE, f"columns must be whole tiles, got {rows.shape[-1]}")
-    require(
-        rows.shape[-1] <= WIDEST_COMBINED,
-        COMBINE,
-        f"{rows.shape[-1]} columns must fit eight destination registers of 1024",
-    )
-    tokens = rows.volume // (rows.shape[-1] * rows.shape[-2])
-    require(tokens % TILE == 0, COMBINE, f"tokens must be a multiple of {TILE}, got {tokens}")
-    shape = (*rows.shape[:-2], rows.shape[-1])
-    return Plan((tensor_spec(shape, DataType.BFLOAT16, Layout.TILE, memory_config or L1_MEMORY_CONFIG),))
-
-
-@checked
-def post_combine_reduce(
-    combine_output: Tensor, weights: Tensor, *, expert_dim: int = 3, output_memory_config: MemoryConfig | None = None
-) -> Tensor:
-    """Rows [.., tokens, chosen, columns] times weights [.., tokens, chosen, 1], summed over the chosen -> [.., tokens, columns].
-
-    Each product and each sum is stored as BFLOAT16, in the order of the chosen. The kernel multiplies every row, so NaN passes.
-    """
-    rounding = _rounding(combine_output)
-
-    def compute(rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        products = rounding(rows * weights, DataType.BFLOAT16).unbind(-2)
-        total = products[0]
-        for product in products[1:]:
-            total = rounding(total + product, DataType.BFLOAT16)
-        return total
-
-    attributes = (expert_dim, output_memory_config)
-    return launch(COMBINE, (combine_output, weights), attributes, _plan_combine, compute)[0]

@@ -50,7 +50,9 @@ def scatter(
     def check(target: torch.Tensor, index: torch.Tensor, source: torch.Tensor) -> None:
         low, high = (int(bound) for bound in torch.aminmax(index))
         if not 0 <= low <= high < target.shape[-1]:
-            raise EmulatorError(NAME, f"index {low if low < 0 else high} is outside the row of {target.shape[-1]} values")
+            raise EmulatorError(
+                NAME, f"index {low if low < 0 else high} is outside the row of {target.shape[-1]} values"
+            )
         ordered = index.sort(-1).values
         if bool((ordered[..., 1:] == ordered[..., :-1]).any()):
             raise EmulatorError(NAME, "a row writes one column twice: which value stays is an accident")
