@@ -127,5 +127,4 @@ SCORE_STRICTER = {
     "mask, larger than what it masks": NOT_MODELLED,
     "mask, fewer dimensions": NOT_MODELLED,
     "mask, row-major": NOT_MODELLED,
-    "mask, float32": "a mask is added in its own type",
 }

@@ -76,7 +76,7 @@ REFUSED = [
     ),
     (
         [stating("query_scale = 100")],
-        "m.toml:16: model.query_scale = 100: family llama has none; leave it out; families that may have it: gemma3",
+        "m.toml:16: model.query_scale = 100: family llama has none; leave it out; families that may have it: gemma2, gemma3",
     ),
     (
         [('"silu"', '"gelu_tanh"')],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import Any
 
@@ -23,7 +24,8 @@ DENSE = [(model, target) for model, target in MODULES if load(catalog.BUILT_IN, 
 
 def opted_in(model: str, target: str) -> ModelFile:
     path = catalog.find(catalog.BUILT_IN, catalog.MODELS, model)
-    text = path.read_text(encoding="utf-8").replace(f"[target.{target}]\n", f"[target.{target}]\nbatch_invariant = true\n")
+    header = re.compile(rf"^\[target\.{target}\].*$", re.MULTILINE)
+    text = header.sub(lambda line: f"{line[0]}\nbatch_invariant = true", path.read_text(encoding="utf-8"))
     return parse(text, str(path), catalog.names(catalog.BUILT_IN, catalog.TARGETS))
 
 
