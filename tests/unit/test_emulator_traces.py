@@ -196,3 +196,25 @@ def test_a_replay_keeps_no_intermediate_values(device: ttnn.Device) -> None:
 
     assert [buffer.values is None for buffer in recording.outputs.values()] == [True, True, False]
     assert result.is_allocated()
+
+
+def test_memory_asked_for_within_a_capture_belongs_to_the_trace() -> None:
+    """As a result of an operation does: freed in the capture, it is there again in every replay, and holds nothing before."""
+    device = open_checked(trace_region_size=1 << 24)
+    source = tiles(device, drawn(32, 64))
+
+    def recorded() -> ttnn.Tensor:
+        made = ttnn.empty((32, 64), ttnn.bfloat16, ttnn.TILE_LAYOUT, device=device)
+        total = ttnn.add(source, made)
+        ttnn.deallocate(made)
+        return total
+
+    recorded()
+    trace = ttnn.begin_trace_capture(device)
+    total = recorded()
+    ttnn.end_trace_capture(device, trace)
+    for _ in range(2):
+        ttnn.execute_trace(device, trace)
+        assert ttnn.to_torch(total).isnan().all()
+    ttnn.release_trace(device, trace)
+    ttnn.close_device(device)
