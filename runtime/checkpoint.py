@@ -11,7 +11,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from runtime.errors import WeightError
-from runtime.text_model import text_model
 
 INDEX = "model.safetensors.index.json"
 SAFETENSORS = ".safetensors"
@@ -100,12 +99,8 @@ class Files:
 
 def open_checkpoint(source: str | Path | Mapping[str, torch.Tensor]) -> Checkpoint:
     """A checkpoint by its path (a .safetensors file, or a folder of them with or without an index) or a mapping of
-    tensors. Of a model that also takes images, the text model.
+    tensors.
     """
-    return text_model(_open_whole(source))
-
-
-def _open_whole(source: str | Path | Mapping[str, torch.Tensor]) -> Checkpoint:
     if isinstance(source, Mapping):
         return Tensors(source)
     path = Path(source)

@@ -79,8 +79,7 @@ def test_safetensors_alone_and_a_published_folder_give_the_same_model(family, tm
         kinds.append(found.kind)
         peer = load_peer(found, source.geometry)
         assert peer.tensors.keys() == source.tensors.keys()
-        assert all(torch.equal(peer.tensors[name], one) for name, one in source.tensors.items())
-        assert relative_error(logits(peer.model), logits(source.model)) <= 1e-6  # sums depend on where tensors lie
+        assert torch.equal(logits(peer.model), logits(source.model))
     assert kinds == ["checkpoint", "pretrained"]
 
 
