@@ -283,7 +283,7 @@ HEAD_NORM = (1, 1, HEAD_DIM // TILE, TILE)
 WEIGHTS = (
     Weight(
         "embedding",
-        ("model.embed_tokens.weight",),
+        ("language_model.model.embed_tokens.weight",),
         "scaled_rows",
         (VOCABULARY, HIDDEN),
         EMBEDDING_DTYPE,
@@ -294,13 +294,23 @@ WEIGHTS = (
     Weight("rotary_sin", (), "rotary_sin", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
     Weight("rotary_local_cos", (), "rotary_local_cos", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
     Weight("rotary_local_sin", (), "rotary_local_sin", (CONTEXT, HEAD_DIM), ROTARY_DTYPE, ROW_MAJOR, REPLICATE),
-    Weight("final_norm", ("model.norm.weight",), "offset_norm", HIDDEN_NORM, NORM_DTYPE, TILED, REPLICATE),
-    Weight("head", ("model.embed_tokens.weight",), "projection", (HIDDEN, VOCABULARY), HEAD_DTYPE, TILED, REPLICATE),
+    Weight(
+        "final_norm", ("language_model.model.norm.weight",), "offset_norm", HIDDEN_NORM, NORM_DTYPE, TILED, REPLICATE
+    ),
+    Weight(
+        "head",
+        ("language_model.model.embed_tokens.weight",),
+        "projection",
+        (HIDDEN, VOCABULARY),
+        HEAD_DTYPE,
+        TILED,
+        REPLICATE,
+    ),
 )
 LAYER_WEIGHTS = (
     Weight(
         "attention_norm",
-        ("model.layers.{layer}.input_layernorm.weight",),
+        ("language_model.model.layers.{layer}.input_layernorm.weight",),
         "offset_norm",
         HIDDEN_NORM,
         NORM_DTYPE,
@@ -310,9 +320,9 @@ LAYER_WEIGHTS = (
     Weight(
         "query_key_value",
         (
-            "model.layers.{layer}.self_attn.q_proj.weight",
-            "model.layers.{layer}.self_attn.k_proj.weight",
-            "model.layers.{layer}.self_attn.v_proj.weight",
+            "language_model.model.layers.{layer}.self_attn.q_proj.weight",
+            "language_model.model.layers.{layer}.self_attn.k_proj.weight",
+            "language_model.model.layers.{layer}.self_attn.v_proj.weight",
         ),
         "projection",
         (HIDDEN, QUERY_KEY_VALUE_WIDTH),
@@ -322,7 +332,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "query_norm",
-        ("model.layers.{layer}.self_attn.q_norm.weight",),
+        ("language_model.model.layers.{layer}.self_attn.q_norm.weight",),
         "offset_norm",
         HEAD_NORM,
         NORM_DTYPE,
@@ -331,7 +341,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "key_norm",
-        ("model.layers.{layer}.self_attn.k_norm.weight",),
+        ("language_model.model.layers.{layer}.self_attn.k_norm.weight",),
         "offset_norm",
         HEAD_NORM,
         NORM_DTYPE,
@@ -340,7 +350,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "attention_output",
-        ("model.layers.{layer}.self_attn.o_proj.weight",),
+        ("language_model.model.layers.{layer}.self_attn.o_proj.weight",),
         "projection",
         (QUERY_WIDTH, HIDDEN),
         WEIGHT_DTYPE,
@@ -349,7 +359,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "attention_output_norm",
-        ("model.layers.{layer}.post_attention_layernorm.weight",),
+        ("language_model.model.layers.{layer}.post_attention_layernorm.weight",),
         "offset_norm",
         HIDDEN_NORM,
         NORM_DTYPE,
@@ -358,7 +368,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "mlp_norm",
-        ("model.layers.{layer}.pre_feedforward_layernorm.weight",),
+        ("language_model.model.layers.{layer}.pre_feedforward_layernorm.weight",),
         "offset_norm",
         HIDDEN_NORM,
         NORM_DTYPE,
@@ -367,7 +377,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "gate",
-        ("model.layers.{layer}.mlp.gate_proj.weight",),
+        ("language_model.model.layers.{layer}.mlp.gate_proj.weight",),
         "projection",
         (HIDDEN, INTERMEDIATE),
         WEIGHT_DTYPE,
@@ -376,7 +386,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "up",
-        ("model.layers.{layer}.mlp.up_proj.weight",),
+        ("language_model.model.layers.{layer}.mlp.up_proj.weight",),
         "projection",
         (HIDDEN, INTERMEDIATE),
         WEIGHT_DTYPE,
@@ -385,7 +395,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "down",
-        ("model.layers.{layer}.mlp.down_proj.weight",),
+        ("language_model.model.layers.{layer}.mlp.down_proj.weight",),
         "projection",
         (INTERMEDIATE, HIDDEN),
         WEIGHT_DTYPE,
@@ -394,7 +404,7 @@ LAYER_WEIGHTS = (
     ),
     Weight(
         "mlp_output_norm",
-        ("model.layers.{layer}.post_feedforward_layernorm.weight",),
+        ("language_model.model.layers.{layer}.post_feedforward_layernorm.weight",),
         "offset_norm",
         HIDDEN_NORM,
         NORM_DTYPE,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from generator import experts as mixtures, steps as shared
 from generator.experts import ExpertCut, cut_experts
-from generator.kinds.rows import MatmulRole, WeightRow, norm
+from generator.kinds.rows import MatmulRole, WeightRow, layer_norm
 from generator.shapes import largest_pass
 from generator.steps import Step, Tensor, sizes
 from generator.tiles import TILE, TILE_BYTES, tiles
@@ -67,7 +67,7 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
     mixture = resolved.experts
     router, *renamed = (f"{LAYER}{name}.weight" for name in ROUTERS[mixture.published])
     rows = [
-        norm("mlp_norm", f"{LAYER}post_attention_layernorm.weight"),
+        layer_norm(resolved, "mlp_norm", "post_attention"),
         WeightRow("router", (router,), "projection", "(HIDDEN, EXPERTS)", "ROUTER_DTYPE", otherwise=tuple(renamed)),
     ]
     if mixture.biases:
