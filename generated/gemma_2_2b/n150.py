@@ -403,7 +403,7 @@ def rotary(positions, weights):
 
 
 def causal_mask(weights, shape):
-    """What no token may see, added to its scores: [1, 1, tokens, tokens], a corner of the mask of a whole chunk."""
+    """Added to the scores of full layers, [1, 1, tokens, tokens]: a corner of the mask of a whole chunk."""
     return ttnn.slice(weights.causal_mask, (0, 0, 0, 0), (1, 1, shape.tokens, shape.tokens), memory_config=DRAM)
 
 

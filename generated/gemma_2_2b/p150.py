@@ -436,15 +436,14 @@ def rotary(positions, weights):
     return ttnn.unsqueeze_to_4D(cos), ttnn.unsqueeze_to_4D(sin)
 
 
+def window_mask(weights, shape):
+    """Added to the scores of sliding layers, [1, 1, tokens, tokens]: a corner of the mask of a whole chunk."""
+    return ttnn.slice(weights.window_mask, (0, 0, 0, 0), (1, 1, shape.tokens, shape.tokens), memory_config=DRAM)
+
+
 def causal_mask(weights, shape):
-    """What no token may see, added to its scores: [1, 1, tokens, tokens], a corner of the mask of a whole chunk."""
+    """Added to the scores of full layers, [1, 1, tokens, tokens]: a corner of the mask of a whole chunk."""
     return ttnn.slice(weights.causal_mask, (0, 0, 0, 0), (1, 1, shape.tokens, shape.tokens), memory_config=DRAM)
-
-
-def masks(weights, shape):
-    """What each kind of layers may not see."""
-    window_mask = ttnn.slice(weights.window_mask, (0, 0, 0, 0), (1, 1, shape.tokens, shape.tokens), memory_config=DRAM)
-    return {"full": causal_mask(weights, shape), "sliding": window_mask}
 
 
 def rotate_halves(heads, cos, sin, place):
@@ -646,7 +645,7 @@ def mlp(hidden, layer, shape):
 
 def layers(hidden, cos, sin, inputs, weights, stores, shape, kinds=LAYER_KINDS):
     """All layers over hidden [1, 1, tokens, HIDDEN], which is used up; each writes the pass's keys and values."""
-    mask_of = masks(weights, shape)
+    mask_of = {"full": causal_mask(weights, shape), "sliding": window_mask(weights, shape)}
     for kind, layer, key_cache, value_cache in zip(kinds, weights.layers, stores.keys, stores.values):
         hidden = attention(hidden, cos, sin, layer, key_cache, value_cache, inputs, shape, mask_of[kind])
         hidden = mlp(hidden, layer, shape)

@@ -152,6 +152,7 @@ WINDOWED = {
 GEMMA2 = replace(GEMMA, full_attention_layers=(1,), attention_soft_cap=2.0, logit_soft_cap=3.0)
 CAPPED = {
     "gemma2": GEMMA2,
+    "gemma2-windowed": replace(GEMMA2, layers=2, full_attention_layers=()),
     "gemma2-heads-of-96": replace(GEMMA2, head_dim=96, rope=replace(GEMMA2.rope, dimensions=96)),
 }
 GPT_OSS = replace(
