@@ -97,8 +97,9 @@ def choose_attention(
 ) -> Attention:
     """Chunks for `rows` rows of `tokens` tokens. `start_multiple` is the alignment of absolute starts (chunked passes only).
 
-    All `kinds` of layers take the same: "full" ones with the bounds of packed rows, "sliding" ones with a window. Both chunks divide what they cut: the row, and for chunked passes also every start. The query chunk is the one that leaves
-    the busiest core the least to do, where reading the keys costs about one more tile row a chunk; larger chunks win ties.
+    All `kinds` of layers take the same: "full" ones with the bounds of packed rows, "sliding" ones with a window. Both chunks
+    divide what they cut: the row, and for chunked passes also every start. The query chunk is the one that leaves the busiest
+    core the least to do, where reading the keys costs about one more tile row a chunk; larger chunks win ties.
     """
     cores = grid[0] * grid[1]
     key_limit = start_multiple or tokens

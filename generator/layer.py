@@ -14,13 +14,17 @@ if TYPE_CHECKING:
     from generator.scores import Scores
     from generator.shapes import PassShape
 
+    Cut = Attention | Scores  # how attention is cut; None where only its tensors are asked for
 
-def layer_steps(resolved: Resolved, shape: PassShape, chunks: Attention | Scores | None, kind: str) -> tuple[Step, ...]:
+
+def layer_steps(resolved: Resolved, shape: PassShape, chunks: Cut | None, kind: str) -> tuple[Step, ...]:
     """All operations of one layer of a kind in a pass of `shape`; `chunks` is how attention is cut."""
     return tuple(step for steps in part_steps(resolved, shape, chunks, kind) for step in steps)
 
 
-def part_steps(resolved: Resolved, shape: PassShape, chunks: Attention | Scores | None, kind: str) -> tuple[tuple[Step, ...], ...]:
+def part_steps(
+    resolved: Resolved, shape: PassShape, chunks: Cut | None, kind: str
+) -> tuple[tuple[Step, ...], ...]:
     """The same for each part by itself: each turns `hidden` into `summed`, which is the next one's hidden."""
     size = shape.token_tiles * tiles(resolved.hidden)
     hidden, summed = (Tensor(name, size, resolved.dtypes.activation) for name in ("hidden", "summed"))

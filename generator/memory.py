@@ -172,7 +172,9 @@ def _stages(resolved: Resolved) -> Iterator[tuple[str, int]]:
 
 
 def _largest_passes(resolved: Resolved) -> Iterator[PassShape]:
-    """The passes of the most tokens, with the most and the fewest rows that make them: from the start of prompts and as chunks."""
+    """The passes of the most tokens, with the most and the fewest rows that make them: from the start of prompts and as
+    chunks.
+    """
     tokens = largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens)
     waves = [wave for wave in resolved.waves if tokens % wave == 0 and tokens // wave in resolved.lengths]
     pages = tokens // resolved.block_size

@@ -27,9 +27,9 @@ def fuses_gate_up(resolved: Resolved) -> bool:
 
     It reads the normed tokens once instead of twice and keeps gate and up on the chip: two operations and four passes over
     [tokens, intermediate] less. It deals whole tile rows of tokens over the rows of the grid, so that a pass of four tiles leaves
-    the other rows idle and is modelled a little slower than plain matmuls; every larger pass is quicker. The operation knows no other gate than silu's. Not where a row must be computed alike in
-    every wave: it walks the inner dimension forwards and backwards in turn from block to block, so that the order of its sums
-    depends on the size.
+    the other rows idle and is modelled a little slower than plain matmuls; every larger pass is quicker. The operation knows no
+    other gate than silu's. Not where a row must be computed alike in every wave: it walks the inner dimension forwards and
+    backwards in turn from block to block, so that the order of its sums depends on the size.
     """
     return not resolved.batch_invariant and resolved.activation == "silu"
 

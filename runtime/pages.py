@@ -2,8 +2,8 @@
 
 * *fill*: where the cache write puts the blocks of a pass. -1 writes nothing. Used by packed waves (start 0) and by
   chunks alike.
-* *read*: which blocks chunked attention walks, from position 0, or from where a window begins. Every entry must be a block that exists, so the tail
-  repeats the row's own first block: it is masked, and it is never a foreign block.
+* *read*: which blocks chunked attention walks, from position 0, or from where a window begins. Every entry must be a
+  block that exists, so the tail repeats the row's own first block: it is masked, and it is never a foreign block.
 """
 
 from __future__ import annotations

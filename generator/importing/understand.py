@@ -35,9 +35,8 @@ HARMLESS = frozenset(
 
 @dataclass(frozen=True)
 class Understood:
-    """`model`, `rope`, `local_rope` and `experts` are the tables of a manifest by key, the last two empty where the model has none,
-    and `wrapper` is the model_type around the text model.
-    `notes` say what holds for the whole model, `unread` are keys of
+    """`model`, `rope`, `local_rope` and `experts` are the tables of a manifest by key, the last two empty where the model has
+    none, and `wrapper` is the model_type around the text model. `notes` say what holds for the whole model, `unread` are keys of
     the configuration that nothing here depends on.
     """
 
