@@ -99,10 +99,17 @@ def norm(size: Sizes, hidden: Tensor) -> tuple[Step, Tensor]:
 
 
 def half_layer_end(
-    resolved: Resolved, size: Sizes, role: str, source: Tensor, weight_tiles: int, hidden: Tensor, summed: Tensor
+    resolved: Resolved,
+    size: Sizes,
+    role: str,
+    source: Tensor,
+    weight_tiles: int,
+    hidden: Tensor,
+    summed: Tensor,
+    bias: bool = False,
 ) -> Iterator[Step]:
     """The matmul back to hidden, the norm of what it gives where there is one, and the residual's sum."""
-    weight_bytes = weight_tiles * TILE_BYTES[resolved.dtypes.weights]
+    weight_bytes = weight_tiles * TILE_BYTES[resolved.dtypes.weights] + (bias and size.hidden * TILE_BYTES["bfloat16"])
     if programs.fuses_residual(resolved):
         yield Step(role, (source, hidden), (summed,), (source,), weight_bytes, role=role)
         return

@@ -60,6 +60,8 @@ def steps(
     width = size.query + 2 * size.key
     fused = Tensor("query_key_value", size.rows * width, size.heads, "heads")
     weight_bytes = size.hidden * width * TILE_BYTES[resolved.dtypes.weights]
+    if resolved.query_key_value_bias:
+        weight_bytes += width * TILE_BYTES["bfloat16"]
     yield Step("query_key_value", (normed,), (fused,), (normed,), weight_bytes, role="query_key_value")
 
     def heads(name: str, columns: int, dtype: str) -> Tensor:
@@ -110,7 +112,8 @@ def steps(
     attended = Tensor("attended", size.rows * size.query, made, "attended")
     yield from _attend(resolved, shape, chunks, size, (query, key, value), attended, kind)
     weight_tiles = size.query * size.hidden
-    yield from half_layer_end(resolved, size, "attention_output", attended, weight_tiles, hidden, summed)
+    bias = resolved.attention_output_bias
+    yield from half_layer_end(resolved, size, "attention_output", attended, weight_tiles, hidden, summed, bias)
 
 
 def _attend(
@@ -157,12 +160,14 @@ def _attend(
         rows = tuple(Tensor(f"{heads.name}_rows", heads.tiles, heads.dtype, "heads") for heads in batched)
         for heads, row in zip(batched, rows):
             yield Step("transpose", (heads,), (row,), buffer_bytes=2 * TILE_BYTES[heads.dtype], units=heads.tiles)
+    sink_bytes = resolved.device_query_heads * TILE_BYTES["bfloat16"] if resolved.attention_sinks else 0
     if over_itself:
         yield Step(
             "attention",
             rows or operands,
             (attended,),
             (*rows, *operands),
+            sink_bytes,
             buffer_bytes=buffers,
             units=units,
             cycles=cycles,
@@ -175,7 +180,7 @@ def _attend(
         rows or batched,
         (split,),
         rows,
-        cache_tiles * TILE_BYTES[size.cached],
+        cache_tiles * TILE_BYTES[size.cached] + sink_bytes,
         buffers,
         units,
         cycles,
