@@ -1,9 +1,8 @@
-"""The families that can be built. A new one is a file here and its name below."""
+"""The families that can be built. A new one is a file in this folder that has FAMILY."""
 
 from __future__ import annotations
 
-from generator.families import gemma2, gemma3, gpt_oss, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe
 from generator.families.family import Family
+from generator.found import found
 
-MODULES = (gemma2, gemma3, gpt_oss, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe)
-FAMILIES: dict[str, Family] = {one.FAMILY.name: one.FAMILY for one in MODULES}
+FAMILIES: dict[str, Family] = {one.name: one for one in found(__name__, __path__, "FAMILY")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from generator import unsupported
-from generator.importing.families import ConfigClass
+from generator.importing.config_class import ConfigClass
 from generator.importing.fields import Entry, Fields
 
 ALWAYS = "the published code of {} always divides by the sum of the chosen"

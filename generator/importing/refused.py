@@ -7,7 +7,7 @@ from typing import Any
 
 from generator import unsupported
 from generator.errors import did_you_mean
-from generator.importing.families import TABLE, WRAPPERS
+from generator.importing.classes import TABLE, WRAPPERS
 from generator.importing.fields import Fields
 
 LATENT = "multi-head latent attention (MLA)"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from generator.errors import did_you_mean, shown
-from generator.importing.families import ConfigClass
+from generator.importing.config_class import ConfigClass
 from generator.importing.fields import Entry, Fields
 from generator.importing.refused import FULL, SLIDING
 from generator.schema import dotted

@@ -8,8 +8,9 @@ from typing import Any
 
 from generator.errors import shown
 from generator.importing import refused
+from generator.importing.classes import TABLE, WRAPPERS
+from generator.importing.config_class import ConfigClass, Wrapper
 from generator.importing.experts import read_experts
-from generator.importing.families import TABLE, WRAPPERS, ConfigClass, Wrapper
 from generator.importing.fields import Entry, Fields
 from generator.importing.refused import SLIDING, supported
 from generator.importing.rope import NEW, OLD, read_rope
@@ -91,7 +92,7 @@ def understand(data: Mapping[str, Any], source: Source, path: str) -> Understood
         notes.append(f"Only the text model of {wrapper.architecture}: image input is no part of it")
     around = wrapper.model_type if wrapper is not None else None
     tables = (_in_order(model), rope, local_rope, experts)
-    return Understood(kind_of.family, kind_of.name, around, *tables, tuple(notes), _unread(outer, fields))
+    return Understood(kind_of.family, kind_of.name, around, *tables, tuple(notes), _unread(outer, fields, kind_of))
 
 
 def _ropes(
@@ -220,12 +221,12 @@ def _head_dim(fields: Fields, kind_of: ConfigClass, model: Mapping[str, Entry]) 
 
 
 def _check_fixed(fields: Fields, kind_of: ConfigClass) -> None:
-    """Keys of which one value is built."""
-    for name, value in kind_of.fixed.items():
-        if fields.number(name).value != value:
-            fields.refuse(name, f"must be {value:g}, the one value that is built", f"write {value:g}")
-    if kind_of.biased and fields.boolean("attention_bias").value is not True:
-        fields.refuse("attention_bias", f"must be true: {kind_of.name} models have these biases here", "write true")
+    """Keys of which one value is built, a number or true or false."""
+    for name in kind_of.fixed:
+        built = kind_of.defaults[name]
+        read = fields.boolean if isinstance(built, bool) else fields.number
+        if read(name).value != built:
+            fields.refuse(name, f"must be {shown(built)}: no other {kind_of.name} models are built", f"write {shown(built)}")
 
 
 def _activation(fields: Fields, kind_of: ConfigClass) -> Entry:
@@ -269,11 +270,12 @@ def _form(fields: Fields) -> str:
     return "Configuration without a rotary embedding of its own"
 
 
-def _unread(outer: Fields, fields: Fields) -> tuple[str, ...]:
+def _unread(outer: Fields, fields: Fields, kind_of: ConfigClass) -> tuple[str, ...]:
     """Keys that nothing read: of the outer and the inner object, without notes (a leading _) and what never matters."""
     found = [one.key(name) for one in dict.fromkeys((outer, fields)) for name in one.data]
+    known = HARMLESS.union(refused.OPTIONS, kind_of.harmless)
     return tuple(
         dotted(key)
         for key in found
-        if key not in outer.read and key[-1] not in HARMLESS.union(refused.OPTIONS) and not str(key[-1]).startswith("_")
+        if key not in outer.read and key[-1] not in known and not str(key[-1]).startswith("_")
     )

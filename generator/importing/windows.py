@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from generator import unsupported
 from generator.errors import did_you_mean
-from generator.importing.families import EVERY_LAYER, LAYERS_IF_USED, PATTERN, UPPER_LAYERS, ConfigClass
+from generator.importing.config_class import EVERY_LAYER, LAYERS_IF_USED, PATTERN, UPPER_LAYERS, ConfigClass
 from generator.importing.fields import Entry, Fields
 from generator.importing.refused import FULL, LAYER_TYPES, LAYERS_BUILT, SLIDING
 from generator.schema import dotted

@@ -58,8 +58,8 @@ def published_kind(geometry: Geometry) -> str:
 def published_config(transformers: Any, kind: str, geometry: Geometry, **more: Any) -> Any:
     """The configuration of a class, with eager attention. `more` are further keys."""
     of_experts = model_options(geometry.experts)[1] if geometry.experts is not None else {}
-    config_class = "Gemma3TextConfig" if kind == "Gemma3" else f"{kind}Config"
-    return getattr(transformers, config_class)(
+    config_class = getattr(transformers, "Gemma3TextConfig" if kind == "Gemma3" else f"{kind}Config")
+    return config_class(
         vocab_size=geometry.vocabulary,
         hidden_size=geometry.hidden,
         num_hidden_layers=geometry.layers,
@@ -69,7 +69,7 @@ def published_config(transformers: Any, kind: str, geometry: Geometry, **more: A
         rms_norm_eps=geometry.norm_epsilon,
         tie_word_embeddings=geometry.tied_embeddings,
         **_rotary(kind, geometry),
-        **_windows(kind, geometry),
+        **_windows(config_class, geometry),
         **_scores(kind, geometry),
         **{"intermediate_size": geometry.intermediate, **of_experts},
         attn_implementation="eager",
@@ -89,18 +89,16 @@ def _rotary(kind: str, geometry: Geometry) -> dict[str, Any]:
     return {"rope_parameters": rope}
 
 
-def _windows(kind: str, geometry: Geometry) -> dict[str, Any]:
-    if kind == "Llama":
-        return {}
-    window = {"sliding_window": geometry.sliding_window or None}
-    if kind in ("Mistral", "Mixtral", "Phi3"):
-        return window
-    if kind in ("Qwen2", "Qwen3", "Qwen3Moe"):
-        window["use_sliding_window"] = bool(geometry.sliding_window)
-    if kind == "Qwen3Moe":
-        return window
+def _windows(config_class: Any, geometry: Geometry) -> dict[str, Any]:
+    """Which layers have a window, by the keys that the class has."""
     types = ["sliding_attention" if geometry.window(layer) else "full_attention" for layer in range(geometry.layers)]
-    return {**window, "layer_types": types}
+    keys = {
+        "sliding_window": geometry.sliding_window or None,
+        "use_sliding_window": bool(geometry.sliding_window),
+        "layer_types": types,
+    }
+    known = vars(config_class())
+    return {name: value for name, value in keys.items() if name in known}
 
 
 def _scores(kind: str, geometry: Geometry) -> dict[str, Any]:

@@ -26,8 +26,9 @@ from runtime.tables import Experts
 from runtime.verification.comparison import pcc, relative_error
 from runtime.weights import load_weights
 from tests.golden.test_families import LIMIT
-from tests.support.families import BASE, build_peer, random_tokens
+from tests.support.families import build_peer, random_tokens
 from tests.support.golden import EXACT, manifest
+from tests.support.tiny.base import BASE
 
 CLAMPED = Experts(8, 2, 96, True, "gpt_oss", biases=True, activation="swiglu_oai")
 GEOMETRY = replace(build_peer("qwen3_moe").geometry, experts=CLAMPED)

@@ -8,8 +8,9 @@ import torch
 from generator import programs
 from runtime.backend import ttnn
 from runtime.verification.comparison import pcc
-from tests.support.families import CAPPED, GEOMETRIES, WINDOW, WINDOWED
+from tests.support.families import CAPPED, GEOMETRIES, WINDOWED
 from tests.support.golden import EXACT, Bench, build_module, manifest
+from tests.support.tiny.base import WINDOW
 
 ROUTED_LIMITS = {False: 0.99, True: 0.97}
 LIMIT = 1e-4  # nothing is rounded in the emulator's float32 mode

@@ -142,21 +142,9 @@ def mixtures(renormalises: bool | None) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-ROPES = {
-    "gemma2": (default_rope, linear_rope),
-    "gemma3": (default_rope, linear_rope),
-    "gpt_oss": (default_rope, yarn_rope),
-    "llama": (default_rope, linear_rope, llama3_rope, yarn_rope),
-    "mistral": (default_rope, linear_rope, yarn_rope),
-    "mixtral": (default_rope, linear_rope),
-    "qwen3_moe": (default_rope, yarn_rope),
-    "phi3": (default_rope,),
-    "qwen2": (default_rope, linear_rope, yarn_rope),
-    "qwen3": (default_rope, linear_rope, yarn_rope),
-}
-
-
-WINDOWED = ("gemma2", "gemma3", "gpt_oss", "mistral", "phi3", "qwen2", "qwen3")
+KINDS = {"default": default_rope, "linear": linear_rope, "llama3": llama3_rope, "yarn": yarn_rope}  # longrope: below
+ROPES = {name: tuple(KINDS[kind] for kind in one.rope_kinds if kind in KINDS) for name, one in FAMILIES.items()}
+WINDOWED = [name for name, one in FAMILIES.items() if "sliding_window" in one.options]
 
 
 def longrope(pairs: int) -> st.SearchStrategy[dict[str, Any]]:

@@ -19,8 +19,9 @@ from runtime.verification import bench as benches
 from runtime.verification.comparison import relative_error
 from runtime.verification.expected import expect, peer_logits
 from runtime.verify import FLOAT32, gate
-from tests.support.families import BASE, EVERY_GEOMETRY, WINDOW, WINDOWED
+from tests.support.families import EVERY_GEOMETRY, WINDOWED
 from tests.support.golden import EXACT, Bench, build_module, manifest, module_of
+from tests.support.tiny.base import BASE, WINDOW
 
 LIMIT = 1e-4
 WRONG = 20 * LIMIT

@@ -52,8 +52,9 @@ def codegen(installed: Path, *arguments: object) -> str:
 
 
 @pytest.mark.slow
-def test_a_wheel_has_every_template_manifest_and_emitted_module(installed: Path) -> None:
-    for pattern in ("templates/**/*.jinja", "generator/manifests/**/*.toml", "generated/*/*.py"):
+def test_a_wheel_has_every_template_manifest_module_and_emitted_module(installed: Path) -> None:
+    code = ("generator/**/*.py", "runtime/**/*.py")
+    for pattern in ("templates/**/*.jinja", "generator/manifests/**/*.toml", "generated/*/*.py", *code):
         inside = {path.relative_to(PROJECT) for path in PROJECT.glob(pattern)}
         assert inside
         assert {path.relative_to(installed) for path in installed.glob(pattern)} == inside

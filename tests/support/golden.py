@@ -28,7 +28,7 @@ from runtime.verification.comparison import relative_error, worst_blocks
 from runtime.verification.measure import cached, key_order
 from runtime.verification.routes import Row
 from runtime.weights import load_weights
-from tests.support.families import EVERY_GEOMETRY, Peer, build_peer, random_tokens
+from tests.support.families import EVERY_GEOMETRY, Peer, build_peer, family_of, random_tokens
 
 EXACT = {
     "weights": "bfloat16",
@@ -52,7 +52,7 @@ def manifest(family: str, dtypes: dict[str, str]) -> dict[str, Any]:
     partial = {"rotary_dimensions": rope.dimensions} if rope.dimensions < shape.head_dim else {}
     return {
         "name": "golden",
-        "family": {"qwen2.5": "qwen2"}.get(family.split("-")[0], family.split("-")[0]),
+        "family": family_of(family),
         "source": "tests",
         "model": {
             **{name: getattr(shape, name) for name in ("vocabulary", "hidden", "layers")},

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from generator import catalog, geometry, manifest, targets
 from generator.cli import main
-from generator.importing import boards, families, rope
+from generator.importing import boards, classes, rope
+from generator.importing.config_class import ConfigClass
 from tests.support.configurations import (
     COMMON,
     GEMMA3,
@@ -87,8 +88,8 @@ def test_both_forms_of_a_configuration_make_one_manifest(scaling: dict[str, Any]
     assert "transformers 5 (rope_parameters)" in imported(tmp_path, new).text
 
 
-@pytest.mark.parametrize("one", families.CLASSES, ids=lambda one: one.model_type)
-def test_defaults_are_those_of_the_classes_of_transformers(one: families.ConfigClass) -> None:
+@pytest.mark.parametrize("one", classes.CLASSES, ids=lambda one: one.model_type)
+def test_defaults_are_those_of_the_classes_of_transformers(one: ConfigClass) -> None:
     transformers = pytest.importorskip("transformers")
     declared = {field.name: field.default for field in dataclasses.fields(getattr(transformers, one.name))}
     theirs = {key: declared.get(key) for key in one.defaults}  # an undeclared head_dim is derived, as None says
@@ -103,12 +104,12 @@ def test_defaults_are_those_of_the_classes_of_transformers(one: families.ConfigC
     assert hasattr(transformers, one.architecture)
 
 
-@pytest.mark.parametrize("one", families.CLASSES, ids=lambda one: one.model_type)
-def test_an_absent_key_has_the_default_of_its_class_and_says_so(one: families.ConfigClass, tmp_path: Path) -> None:
-    bare = {"model_type": one.model_type} | ({"sliding_window": None} if one.model_type == "mistral" else {})
-    width, experts = "intermediate_size", one.experts
-    if experts is not None:
-        width, bare = experts.intermediate, {**bare, "num_hidden_layers": 2}  # so that a board holds all experts
+@pytest.mark.parametrize("one", classes.CLASSES, ids=lambda one: one.model_type)
+def test_an_absent_key_has_the_default_of_its_class_and_says_so(one: ConfigClass, tmp_path: Path) -> None:
+    bare = {"model_type": one.model_type, "num_hidden_layers": one.every or 2}  # so that a board holds it
+    bare |= {"sliding_window": None} if one.model_type == "mistral" else {}
+    experts = one.experts
+    width = experts.intermediate if experts else "intermediate_size"
     model = tables(tmp_path, bare)["model"]
     feed_forward = model if experts is None else model["experts"]
     assert (model["hidden"], feed_forward["intermediate"]) == (one.defaults["hidden_size"], one.defaults[width])
@@ -196,7 +197,7 @@ def test_windows_are_those_of_transformers(case: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     config, sliding = WINDOWED[case]
     found = tables(tmp_path, config)["model"]
-    again = getattr(transformers, families.TABLE[config["model_type"]].name)(**json.loads(json.dumps(config)))
+    again = getattr(transformers, classes.TABLE[config["model_type"]].name)(**json.loads(json.dumps(config)))
     assert found["sliding_window"] == again.sliding_window
     assert found["full_attention_layers"] == [layer for layer in range(found["layers"]) if layer not in sliding]
     if config["model_type"] not in ("mistral", "phi3"):  # which give every layer the window
@@ -509,4 +510,4 @@ def test_every_kind_of_rope_that_families_take_has_a_reader() -> None:
     from generator.families import FAMILIES
 
     assert {kind for one in FAMILIES.values() for kind in one.rope_kinds} <= rope.READERS.keys()
-    assert set(COMMON) <= set(families.TABLE["llama"].defaults)
+    assert set(COMMON) <= set(classes.TABLE["llama"].defaults)

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from generator import catalog
 from generator.cli import main
-from generator.importing import families, refused
+from generator.errors import shown
+from generator.importing import classes, refused
+from generator.importing.config_class import ConfigClass
 from tests.support.configurations import (
     GEMMA3,
     LLAMA,
@@ -138,9 +140,23 @@ def test_other_model_types_are_refused_by_what_they_need(name: str, tmp_path: Pa
     assert "vision_config = {a = 1}: asks for image input" in told  # every reason at once
 
 
+FIXED = [(one, name) for one in classes.CLASSES for name in one.fixed]
+
+
+@pytest.mark.parametrize(("one", "name"), FIXED, ids=[f"{one.model_type}-{name}" for one, name in FIXED])
+def test_of_some_keys_only_the_default_is_built(one: ConfigClass, name: str, tmp_path: Path) -> None:
+    built = one.defaults[name]
+    other = not built if isinstance(built, bool) else built + 1
+    rule = f"{name} = {shown(other)}: must be {shown(built)}: no other {one.name} models are built; write {shown(built)}"
+    assert rule in refusal(tmp_path, {"model_type": one.model_type, name: other})
+    imported(tmp_path, {"model_type": one.model_type, "num_hidden_layers": 2, name: built})  # is taken
+    kind = "true or false" if isinstance(built, bool) else "a number"
+    assert f'{name} = "x": must be {kind}' in refusal(tmp_path, {"model_type": one.model_type, name: "x"})
+
+
 def test_no_supported_model_type_is_also_said_to_be_unsupported() -> None:
-    assert not set(families.TABLE) & set(refused.MODEL_TYPES)
-    for name in families.TABLE:
+    assert not set(classes.TABLE) & set(refused.MODEL_TYPES)
+    for name in classes.TABLE:
         assert refused.model_type(name)[0] == "no model type of this name is supported"
 
 

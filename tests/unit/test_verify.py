@@ -245,7 +245,7 @@ def test_a_small_block_that_is_wrong_is_not_hidden_by_larger_ones():
     assert worst_blocks(theirs + 0.1 * torch.randn(theirs.shape), theirs, 32).pcc < 0.5
 
 
-@pytest.mark.parametrize("family", ["mistral", "qwen2.5-heads-of-96"])
+@pytest.mark.parametrize("family", ["mistral", "qwen2-heads-of-96"])
 def test_main_verification_reports_every_case_as_one_json_object(family):
     said: list[str] = []
     report = main_verification(module_of(family), weights="random", progress=said.append)

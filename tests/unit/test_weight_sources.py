@@ -84,7 +84,7 @@ def test_safetensors_alone_and_a_published_folder_give_the_same_model(family, tm
 
 
 def saved(tmp_path, changes):
-    tensors = {name: tensor.clone() for name, tensor in build_peer("qwen2.5").tensors.items()}
+    tensors = {name: tensor.clone() for name, tensor in build_peer("qwen2").tensors.items()}
     for name, tensor in changes.items():
         tensors.pop(name, None)
         if tensor is not None:
@@ -106,7 +106,7 @@ FAULTS = [
 @pytest.mark.parametrize("name, tensor, message", FAULTS, ids=["missing", "missing bias", "extra", "misshapen", "NaN"])
 def test_a_tensor_that_does_not_fit_is_named(tmp_path, name, tensor, message):
     with pytest.raises(WeightError, match=message):
-        load_peer(saved(tmp_path, {name: tensor}), GEOMETRIES["qwen2.5"])
+        load_peer(saved(tmp_path, {name: tensor}), GEOMETRIES["qwen2"])
 
 
 def test_a_published_folder_with_a_missing_tensor_is_refused_and_not_filled_in(tmp_path):
@@ -137,7 +137,7 @@ def test_a_damaged_gguf_file_is_named(tmp_path):
 
 def test_the_weights_of_another_model_are_refused(tmp_path):
     with pytest.raises(WeightError, match="does not hold this model's weights: model.layers.2"):
-        load_peer(saved(tmp_path, {}), replace(GEOMETRIES["qwen2.5"], layers=3))
+        load_peer(saved(tmp_path, {}), replace(GEOMETRIES["qwen2"], layers=3))
 
 
 def test_prompts_need_a_tokenizer_and_without_one_ids_are_drawn():

@@ -1,0 +1,29 @@
+"""What the tiny geometries are made from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from runtime.tables import Geometry, Rope
+
+BASE = Geometry(
+    vocabulary=256,
+    hidden=128,
+    intermediate=192,
+    layers=2,
+    query_heads=4,
+    key_value_heads=2,
+    head_dim=32,
+    norm_epsilon=1e-5,
+    query_key_value_bias=False,
+    query_key_norm=False,
+    tied_embeddings=False,
+    rope=Rope("default", 10000.0, 32),
+)
+YARN = replace(
+    BASE.rope, kind="yarn", factor=4.0, original_context=256, beta_fast=8.0, beta_slow=1.0, attention_factor=1.138629
+)
+LINEAR = replace(BASE.rope, kind="linear", factor=3.0)
+# Windows of 40 tokens: a whole block and a part of one, so that their edges lie inside blocks, attention chunks and
+# passes.
+WINDOW = 40

@@ -1,0 +1,17 @@
+"""Mixtral."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from runtime.tables import Experts
+from tests.support.tiny.base import BASE
+
+KIND = "Mixtral"
+GEOMETRIES = {
+    "mixtral": replace(
+        BASE,
+        intermediate=128,
+        experts=Experts(count=4, per_token=2, intermediate=128, renormalise=True, published="mixtral"),
+    ),
+}
