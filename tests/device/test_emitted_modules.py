@@ -27,7 +27,8 @@ def test_every_pass_of_a_module_is_legal_on_its_board(verdicts, path: Path) -> N
     verdict = verdicts[path.parent.name, path.stem]
 
     assert verdict["passed"] and not verdict["refusals"], described(verdict["refusals"])
-    assert {one["shape"]["variant"] for one in verdict["shapes"]} == {"single", "batched", "chunked", "chunked_batched"}
+    chunked = set() if "\nATTENTION_SOFT_CAP = " in path.read_text() else {"chunked", "chunked_batched"}
+    assert {one["shape"]["variant"] for one in verdict["shapes"]} == {"single", "batched", *chunked}
 
 
 @each_module
@@ -43,7 +44,8 @@ def test_a_body_moves_nothing_between_host_and_device_and_fits(verdicts, path: P
 def test_every_operation_is_known_by_the_line_that_calls_it(verdicts, path: Path) -> None:
     lines = path.read_text().splitlines()
     for one in verdicts[path.parent.name, path.stem]["shapes"]:
-        assert {call["layer"] for call in one["calls"]} == {None, 0, 1}
+        layers = {call["layer"] for call in one["calls"]}
+        assert layers == {None, *range(len(layers) - 1)} and len(layers) > 2  # two, or as many as show one of each kind twice
         for call in one["calls"]:
             assert call["call"].rpartition(".")[2] in lines[call["line"] - 1], call
             assert call["cores"] > 0 and call["circular_buffer_bytes"] > 0 and call["inputs"] and call["outputs"], call
