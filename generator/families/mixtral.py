@@ -1,4 +1,4 @@
-"""Mixtral: Mistral's attention without a window, and experts whose weights always sum to one."""
+"""Mixtral: Mistral's attention, and experts whose weights always sum to one."""
 
 from __future__ import annotations
 
@@ -10,5 +10,6 @@ FAMILY = Family(
     query_key_norm=False,
     rope_kinds=("default", "linear", "yarn"),
     experts="mixtral",
+    options=("sliding_window",),
     renormalises=True,
 )

@@ -10,4 +10,5 @@ FAMILY = Family(
     query_key_norm=True,
     rope_kinds=("default", "linear", "yarn"),
     experts="qwen3_moe",
+    options=("sliding_window",),
 )

@@ -92,7 +92,7 @@ def test_what_padding_tokens_embed_to_changes_no_bit(bench, value):
     tensors = dict(bench.peer.tensors)
     embedding = tensors["model.embed_tokens.weight"].clone()
     embedding[0] = value * (-1.0) ** torch.arange(embedding.shape[1])
-    other = Bench("qwen3", bench.device.precision)
+    other = Bench(bench.family, bench.device.precision)
     other.load(tensors | {"model.embed_tokens.weight": embedding})
     assert torch.equal(other.call(rows), logits)
     assert same(state(other, rows), before)

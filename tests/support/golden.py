@@ -125,6 +125,7 @@ class Bench:
     def __init__(
         self, family: str, precision: str = "float32", packed: bool = False, module: ModuleType | None = None
     ) -> None:
+        self.family = family
         self.peer: Peer = build_peer(family)
         self.module = module or module_of(family, packed)
         self.geometry: Geometry = self.module.GEOMETRY

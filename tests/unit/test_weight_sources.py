@@ -13,10 +13,10 @@ from runtime.reference.dense import forward
 from runtime.verification.comparison import relative_error
 from runtime.verification.sources import Source, load_peer, locate
 from runtime.verify import tokenize
-from tests.support.families import GEOMETRIES, REFERENCE_ONLY, WINDOWED, build_peer, random_tokens
+from tests.support.families import CAPPED, GEOMETRIES, WINDOWED, build_peer, random_tokens
 from tests.support.golden import module_of
 
-EVERY = GEOMETRIES | WINDOWED | REFERENCE_ONLY
+EVERY = GEOMETRIES | WINDOWED | CAPPED
 TOKENS = random_tokens(60, seed=1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runtime.tables import Experts
-from tests.support.tiny.base import BASE
+from tests.support.tiny.base import BASE, WINDOW
 
 KIND = "Mixtral"
 GEOMETRIES = {
@@ -15,3 +15,4 @@ GEOMETRIES = {
         experts=Experts(count=4, per_token=2, intermediate=128, renormalise=True, published="mixtral"),
     ),
 }
+WINDOWED = {"mixtral-windowed": replace(GEOMETRIES["mixtral"], sliding_window=WINDOW)}

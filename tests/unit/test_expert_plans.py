@@ -165,7 +165,7 @@ def test_a_scatter_over_many_rows_is_dealt_over_the_cores_and_one_row_is_not() -
 def test_every_matmul_of_the_steps_has_a_role_and_every_role_a_step(model: str) -> None:
     resolved = of(model)
     (shape, *_) = enumerate_shapes(resolved)
-    steps = layer_steps(resolved, shape, Attention(64, 128))
+    steps = layer_steps(resolved, shape, Attention(64, 128), "full")
     assert {step.role for step in steps} - {""} == {role.name for role in kinds.layer_matmuls(resolved)}
     live: set[str] = {"hidden"}
     for step in steps:
@@ -200,7 +200,6 @@ IMPORTS = [
     ({"norm_topk_prob": "yes"}, 'norm_topk_prob = "yes": must be true or false'),
     ({"num_experts_per_tok": None}, "num_experts_per_tok = null: must be an integer"),
     ({"num_experts_per_tok": 12, "num_experts": 8}, "num_experts_per_tok = 12: must be at most count 8"),
-    ({"use_sliding_window": True, "sliding_window": 4096}, "sliding_window = 4096: asks for sliding-window attention"),
 ]
 PUBLISHED = {
     "model_type": "qwen3_moe",
