@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ import jinja2
 from generator import kinds, programs, rules, wrappers
 from generator.geometry import Resolved, Rope
 from generator.kinds import experts
+from generator.kinds.rows import WeightRow
 from generator.matmuls import fidelity
 from generator.placement import choose_programs
 from generator.shapes import SAMPLING, PassShape, largest_pass, window_pages
 from generator.source_map import mark
 from generator.steps import PLACES
 
+MANY_WEIGHTS = 12  # of a layer: beyond, rows that leave out what all share keep the module short
+LAYER_INDEX = "{layer}."
 FACTORS_OF_A_LINE = 5  # numbers of seventeen digits
 KINDS_OF_A_LINE = 8
 AFTER_LAYER: tuple[str, ...] = ()  # statements after each layer's output: capture, steering, deepstack
@@ -113,6 +117,17 @@ def _runs_of_kinds(resolved: Resolved) -> list[str]:
     return ["".join(f'"{kind}", ' for kind in piece).rstrip() for piece in pieces]
 
 
+def _layer_weights(resolved: Resolved) -> tuple[tuple[WeightRow, ...], str]:
+    """The weights of a layer; where they are many, with the names within it, and what those begin with in a checkpoint."""
+    rows = wrappers.published(resolved.wrapper, kinds.layer_weights(resolved))
+    prefix = rows[0].sources[0].partition(LAYER_INDEX)[0] + LAYER_INDEX
+    begins = all(source.startswith(prefix) for row in rows for source in row.sources)
+    if len(rows) <= MANY_WEIGHTS or not begins or any(row.otherwise or row.parts > 1 for row in rows):
+        return rows, ""
+    within = [tuple([source.removeprefix(prefix) for source in row.sources]) for row in rows]
+    return tuple([replace(row, sources=sources) for row, sources in zip(rows, within)]), prefix
+
+
 def _experts(resolved: Resolved) -> dict[str, Any]:
     """What the parts of the templates that are about experts read; nothing for a dense model."""
     if resolved.experts is None:
@@ -147,6 +162,7 @@ def _cut(values: tuple[Any, ...], size: int) -> list[tuple[Any, ...]]:
 
 def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, templates: Path) -> str:
     """Python source with source-map markers, before the rewriting passes. `manifest` is the path shown in the header."""
+    layer_weights, layer_prefix = _layer_weights(resolved)
     return (
         environment(templates)
         .get_template("module.py.jinja")
@@ -174,7 +190,8 @@ def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, tem
             heads_dtype=programs.heads_dtype(resolved),
             **_experts(resolved),
             model_weights=wrappers.published(resolved.wrapper, kinds.model_weights(resolved)),
-            layer_weights=wrappers.published(resolved.wrapper, kinds.layer_weights(resolved)),
+            layer_weights=layer_weights,
+            layer_prefix=layer_prefix,
             parts=[part.__name__.rsplit(".", 1)[1] for part in kinds.layer_parts(resolved)],
             after_layer=AFTER_LAYER,
             because=lambda field: because(resolved, field),

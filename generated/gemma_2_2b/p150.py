@@ -37,21 +37,7 @@ QUERY_KEY_VALUE_WIDTH = 4096  # (8 query + 2 x 4 key-value heads) x 256
 NORM_EPSILON = 1e-06  # model.norm_epsilon
 ROTARY_STYLE = "half_split"  # model.head_dim
 SLIDING_WINDOW = 4096  # model.sliding_window: tokens that a token of a sliding layer sees, itself included
-LAYER_KINDS = (  # model.full_attention_layers
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-)  # fmt: skip
+LAYER_KINDS = ("sliding", "full") * 13  # model.full_attention_layers
 ATTENTION_SOFT_CAP = 50.0  # model.attention_soft_cap
 LOGIT_SOFT_CAP = 30.0  # model.logit_soft_cap
 

@@ -44,20 +44,7 @@ ATTENTION_SCALE = 0.125  # 64 ** -0.5, exact in float32
 NORM_EPSILON = 1e-05  # model.norm_epsilon
 ROTARY_STYLE = "half_split"  # model.head_dim
 SLIDING_WINDOW = 128  # model.sliding_window: tokens that a token of a sliding layer sees, itself included
-LAYER_KINDS = (  # model.full_attention_layers
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-    "sliding", "full",
-)  # fmt: skip
+LAYER_KINDS = ("sliding", "full") * 12  # model.full_attention_layers
 
 TILE = 32
 ROW_SLOTS = TILE  # last rows that one pass can pick: one tile of rows
@@ -407,156 +394,47 @@ WEIGHTS = (
     ),
     Weight("expert_index", (), "numbers", (1, EXPERTS), INDEX_DTYPE, ROW_MAJOR, REPLICATE),
 )
+
+
+def of_layer(name, sources, transform, shape, dtype, layout=TILED, experts=0):
+    """A weight of every layer, from tensors by their names within it."""
+    published = tuple(["model.layers.{layer}." + source for source in sources])
+    return Weight(name, published, transform, shape, dtype, layout, REPLICATE, experts=experts)
+
+
+def of_experts(name, sources, transform, shape, dtype):
+    """A weight of every expert of every layer."""
+    return of_layer(name, sources, transform, shape, dtype, experts=EXPERTS)
+
+
 LAYER_WEIGHTS = (
-    Weight(
-        "attention_norm",
-        ("model.layers.{layer}.input_layernorm.weight",),
-        "norm",
-        HIDDEN_NORM,
-        NORM_DTYPE,
-        ROW_MAJOR,
-        REPLICATE,
-    ),
-    Weight(
+    of_layer("attention_norm", ("input_layernorm.weight",), "norm", HIDDEN_NORM, NORM_DTYPE, ROW_MAJOR),
+    of_layer(
         "query_key_value",
-        (
-            "model.layers.{layer}.self_attn.q_proj.weight",
-            "model.layers.{layer}.self_attn.k_proj.weight",
-            "model.layers.{layer}.self_attn.v_proj.weight",
-        ),
+        ("self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"),
         "projection",
         (HIDDEN, QUERY_KEY_VALUE_WIDTH),
         WEIGHT_DTYPE,
-        TILED,
-        REPLICATE,
     ),
-    Weight(
+    of_layer(
         "query_key_value_bias",
-        (
-            "model.layers.{layer}.self_attn.q_proj.bias",
-            "model.layers.{layer}.self_attn.k_proj.bias",
-            "model.layers.{layer}.self_attn.v_proj.bias",
-        ),
+        ("self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"),
         "bias",
         (1, 1, 1, QUERY_KEY_VALUE_WIDTH),
         BIAS_DTYPE,
-        TILED,
-        REPLICATE,
     ),
-    Weight(
-        "attention_sinks",
-        ("model.layers.{layer}.self_attn.sinks",),
-        "sinks",
-        (1, QUERY_HEADS, 1, 1),
-        BIAS_DTYPE,
-        TILED,
-        REPLICATE,
-    ),
-    Weight(
-        "attention_output",
-        ("model.layers.{layer}.self_attn.o_proj.weight",),
-        "projection",
-        (QUERY_WIDTH, HIDDEN),
-        WEIGHT_DTYPE,
-        TILED,
-        REPLICATE,
-    ),
-    Weight(
-        "attention_output_bias",
-        ("model.layers.{layer}.self_attn.o_proj.bias",),
-        "bias",
-        (1, 1, 1, HIDDEN),
-        BIAS_DTYPE,
-        TILED,
-        REPLICATE,
-    ),
-    Weight(
-        "mlp_norm",
-        ("model.layers.{layer}.post_attention_layernorm.weight",),
-        "norm",
-        HIDDEN_NORM,
-        NORM_DTYPE,
-        ROW_MAJOR,
-        REPLICATE,
-    ),
-    Weight(
-        "router",
-        ("model.layers.{layer}.mlp.router.weight",),
-        "projection",
-        (HIDDEN, EXPERTS),
-        ROUTER_DTYPE,
-        TILED,
-        REPLICATE,
-    ),
-    Weight(
-        "router_bias",
-        ("model.layers.{layer}.mlp.router.bias",),
-        "bias",
-        (1, 1, 1, EXPERTS),
-        ROUTER_DTYPE,
-        TILED,
-        REPLICATE,
-    ),
-    Weight(
-        "gate",
-        ("model.layers.{layer}.mlp.experts.gate_up_proj",),
-        "alternating_gate",
-        (HIDDEN, EXPERT_WIDTH),
-        EXPERT_DTYPE,
-        TILED,
-        REPLICATE,
-        experts=EXPERTS,
-    ),
-    Weight(
-        "up",
-        ("model.layers.{layer}.mlp.experts.gate_up_proj",),
-        "alternating_up",
-        (HIDDEN, EXPERT_WIDTH),
-        EXPERT_DTYPE,
-        TILED,
-        REPLICATE,
-        experts=EXPERTS,
-    ),
-    Weight(
-        "down",
-        ("model.layers.{layer}.mlp.experts.down_proj",),
-        "alternating_down",
-        (EXPERT_WIDTH, HIDDEN),
-        EXPERT_DTYPE,
-        TILED,
-        REPLICATE,
-        experts=EXPERTS,
-    ),
-    Weight(
-        "gate_bias",
-        ("model.layers.{layer}.mlp.experts.gate_up_proj_bias",),
-        "alternating_gate_bias",
-        (1, EXPERT_WIDTH),
-        BIAS_DTYPE,
-        TILED,
-        REPLICATE,
-        experts=EXPERTS,
-    ),
-    Weight(
-        "up_bias",
-        ("model.layers.{layer}.mlp.experts.gate_up_proj_bias",),
-        "alternating_up_bias",
-        (1, EXPERT_WIDTH),
-        BIAS_DTYPE,
-        TILED,
-        REPLICATE,
-        experts=EXPERTS,
-    ),
-    Weight(
-        "down_bias",
-        ("model.layers.{layer}.mlp.experts.down_proj_bias",),
-        "alternating_down_bias",
-        (1, HIDDEN),
-        BIAS_DTYPE,
-        TILED,
-        REPLICATE,
-        experts=EXPERTS,
-    ),
+    of_layer("attention_sinks", ("self_attn.sinks",), "sinks", (1, QUERY_HEADS, 1, 1), BIAS_DTYPE),
+    of_layer("attention_output", ("self_attn.o_proj.weight",), "projection", (QUERY_WIDTH, HIDDEN), WEIGHT_DTYPE),
+    of_layer("attention_output_bias", ("self_attn.o_proj.bias",), "bias", (1, 1, 1, HIDDEN), BIAS_DTYPE),
+    of_layer("mlp_norm", ("post_attention_layernorm.weight",), "norm", HIDDEN_NORM, NORM_DTYPE, ROW_MAJOR),
+    of_layer("router", ("mlp.router.weight",), "projection", (HIDDEN, EXPERTS), ROUTER_DTYPE),
+    of_layer("router_bias", ("mlp.router.bias",), "bias", (1, 1, 1, EXPERTS), ROUTER_DTYPE),
+    of_experts("gate", ("mlp.experts.gate_up_proj",), "alternating_gate", (HIDDEN, EXPERT_WIDTH), EXPERT_DTYPE),
+    of_experts("up", ("mlp.experts.gate_up_proj",), "alternating_up", (HIDDEN, EXPERT_WIDTH), EXPERT_DTYPE),
+    of_experts("down", ("mlp.experts.down_proj",), "alternating_down", (EXPERT_WIDTH, HIDDEN), EXPERT_DTYPE),
+    of_experts("gate_bias", ("mlp.experts.gate_up_proj_bias",), "alternating_gate_bias", (1, EXPERT_WIDTH), BIAS_DTYPE),
+    of_experts("up_bias", ("mlp.experts.gate_up_proj_bias",), "alternating_up_bias", (1, EXPERT_WIDTH), BIAS_DTYPE),
+    of_experts("down_bias", ("mlp.experts.down_proj_bias",), "alternating_down_bias", (1, HIDDEN), BIAS_DTYPE),
 )
 
 BLOCKS = (KEY_VALUE_BLOCKS, KEY_VALUE_HEADS, BLOCK_SIZE, HEAD_DIM)
