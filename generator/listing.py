@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from generator import catalog, lock, proofs
 from generator.errors import ManifestError
+from generator.inputs import digest
 from generator.lock import module_path
 from generator.proofs import Proof
 
@@ -99,9 +99,9 @@ def rows(manifests: Path, output: Path) -> list[Model]:
         modules = []
         for target, context in contexts.items():
             path = module_path(name, target, twin=False)
-            digest = sha256((output / path).read_bytes()).hexdigest() if (output / path).is_file() else None
+            held = digest((output / path).read_bytes()) if (output / path).is_file() else None
             changed = recorded[path].changed if path in recorded else ""
-            modules.append(Module(target, context, digest, proven.get(path, {}), changed))
+            modules.append(Module(target, context, held, proven.get(path, {}), changed))
         found.append(Model(name, family, tuple(modules)))
     return found
 

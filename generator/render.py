@@ -12,15 +12,14 @@ import jinja2
 from generator import kinds, programs, rules, wrappers
 from generator.geometry import Resolved, Rope
 from generator.kinds import experts
-from generator.kinds.rows import WeightRow
+from generator.kinds.rows import LAYER, WeightRow, routed_tokens
 from generator.matmuls import fidelity
 from generator.placement import choose_programs
-from generator.shapes import SAMPLING, PassShape, largest_pass, window_pages
+from generator.shapes import SAMPLING, PassShape, window_pages
 from generator.source_map import mark
 from generator.steps import PLACES
 
 MANY_WEIGHTS = 12  # of a layer: beyond, rows that leave out what all share keep the module short
-LAYER_INDEX = "{layer}."
 FACTORS_OF_A_LINE = 5  # numbers of seventeen digits
 KINDS_OF_A_LINE = 8
 AFTER_LAYER: tuple[str, ...] = ()  # statements after each layer's output: capture, steering, deepstack
@@ -120,7 +119,7 @@ def _runs_of_kinds(resolved: Resolved) -> list[str]:
 def _layer_weights(resolved: Resolved) -> tuple[tuple[WeightRow, ...], str]:
     """The weights of a layer; where they are many, with the names within it, and what those begin with in a checkpoint."""
     rows = wrappers.published(resolved.wrapper, kinds.layer_weights(resolved))
-    prefix = rows[0].sources[0].partition(LAYER_INDEX)[0] + LAYER_INDEX
+    prefix = rows[0].sources[0].partition(LAYER)[0] + LAYER
     begins = all(source.startswith(prefix) for row in rows for source in row.sources)
     if len(rows) <= MANY_WEIGHTS or not begins or any(row.otherwise or row.parts > 1 for row in rows):
         return rows, ""
@@ -136,7 +135,7 @@ def _experts(resolved: Resolved) -> dict[str, Any]:
         "experts": resolved.experts,
         "expert_cut": experts.cut(resolved),
         "expert_fidelity": fidelity(resolved.dtypes.experts),
-        "most_tokens": largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens),
+        "most_tokens": routed_tokens(resolved),
     }
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from generator import programs
 from generator.kinds.attention_steps import steps
-from generator.kinds.rows import MatmulRole, WeightRow, layer_norm, norm_rule
+from generator.kinds.rows import LAYER, MatmulRole, WeightRow, layer_norm, norm_rule
 
 if TYPE_CHECKING:
     from generator.geometry import Resolved
 
 __all__ = ["matmuls", "steps", "weights"]
 
-PREFIX = "model.layers.{layer}.self_attn."
+PREFIX = f"{LAYER}self_attn."
 
 
 def weights(resolved: Resolved) -> tuple[WeightRow, ...]:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from generator import experts as mixtures, steps as shared
 from generator.experts import ExpertCut, cut_experts
-from generator.kinds.rows import MatmulRole, WeightRow, layer_norm
-from generator.shapes import largest_pass
+from generator.kinds.rows import LAYER, MatmulRole, WeightRow, layer_norm
 from generator.steps import Step, Tensor, sizes
 from generator.tiles import TILE, TILE_BYTES, tiles
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from generator.geometry import Resolved
     from generator.shapes import PassShape
 
-LAYER = "model.layers.{layer}."
 JOINED = f"{LAYER}mlp.experts."  # one tensor for all experts: transformers 5, and gpt-oss as published
 ROUTERS = {  # by family: the published name, and the one of transformers 5 where it is another
     "qwen3_moe": ("mlp.gate",),
@@ -101,11 +99,6 @@ def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
         MatmulRole("starts", mixture.count, mixture.count, *summed, one_row=True),
         MatmulRole("ranks", 0, mixture.count, *summed, over_tokens=True),
     )
-
-
-def routed_tokens(resolved: Resolved) -> int:
-    """Tokens of the largest pass."""
-    return largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens)
 
 
 def steps(

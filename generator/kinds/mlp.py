@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from generator import programs, steps as shared
-from generator.kinds.rows import MatmulRole, WeightRow, layer_norm
+from generator.kinds.rows import LAYER, MatmulRole, WeightRow, layer_norm
 from generator.steps import Step, Tensor, sizes
 from generator.tiles import TILE_BYTES
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from generator.geometry import Resolved
     from generator.shapes import PassShape
 
-PREFIX = "model.layers.{layer}.mlp."
+PREFIX = f"{LAYER}mlp."
 
 
 def weights(resolved: Resolved) -> tuple[WeightRow, ...]:

@@ -12,6 +12,8 @@ from generator.tiles import TILE, tiles
 if TYPE_CHECKING:
     from generator.geometry import Resolved
 
+LAYER = "model.layers.{layer}."  # what the published names of a layer's weights begin with
+
 
 @dataclass(frozen=True)
 class WeightRow:
@@ -62,7 +64,7 @@ def norm(name: str, source: str, rule: str = "norm", layout: str = "ROW_MAJOR") 
 
 def layer_norm(resolved: Resolved, name: str, place: str) -> WeightRow:
     """A norm of each layer, published after its place there."""
-    return norm(name, f"model.layers.{{layer}}.{place}_layernorm.weight", norm_rule(resolved), norm_layout(resolved))
+    return norm(name, f"{LAYER}{place}_layernorm.weight", norm_rule(resolved), norm_layout(resolved))
 
 
 def norm_rule(resolved: Resolved) -> str:
@@ -73,6 +75,11 @@ def norm_rule(resolved: Resolved) -> str:
 def norm_layout(resolved: Resolved) -> str:
     """How the weight of a norm over hidden lies: row-major unless the norm runs in blocks."""
     return "TILED" if programs.norms_in_blocks(resolved) else "ROW_MAJOR"
+
+
+def routed_tokens(resolved: Resolved) -> int:
+    """Tokens of the largest pass, for which the constants of routing are made."""
+    return largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens)
 
 
 def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:
@@ -97,7 +104,7 @@ def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:
             "EXPERTS": resolved.experts.count,
             "EXPERTS_PER_TOKEN": resolved.experts.per_token,
             "EXPERT_WIDTH": resolved.experts.intermediate // row.parts,
-            "MOST_TOKENS": largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens),
+            "MOST_TOKENS": routed_tokens(resolved),
         }
     return eval(row.shape, {"__builtins__": {}}, constants)  # an expression of this package
 
