@@ -146,6 +146,18 @@ class UnreadResult(PrefillError):
     """A result is still on the device, where the next replay or capture could write over it."""
 
 
+class LayerKindMismatch(PrefillError):
+    """A phase was called for a layer of another kind than it is made for."""
+
+
+class PhaseOrder(PrefillError):
+    """A phase was given something else than what the phase before it gives."""
+
+
+class PhaseFailed(PrefillError):
+    """A phase failed while the device was waited for after each; the message names it and the tokens of the pass."""
+
+
 class ReentrantCall(PrefillError):
     """A call was made while another run is still open."""
 

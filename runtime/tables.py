@@ -56,8 +56,9 @@ class Experts:
     """The feed-forward half of a mixture of experts: `per_token` of `count` experts of width `intermediate` see each token.
 
     `renormalise`: the weights of the chosen sum to one. `published` names the family whose checkpoints hold it: "qwen3_moe",
-    "mixtral" or "gpt_oss". `biases`: of the router and of all projections. `activation` is "silu" or "swiglu_oai", whose gate
-    is clamped.
+    "mixtral", "gpt_oss" or "qwen3_5_moe". `biases`: of the router and of all projections. `activation` is "silu" or
+    "swiglu_oai", whose gate is clamped. An expert of `shared_intermediate` width sees every token and has a gate of its own
+    (0: there is none).
     """
 
     count: int
@@ -67,6 +68,37 @@ class Experts:
     published: str
     biases: bool = False
     activation: str = "silu"
+    shared_intermediate: int = 0
+
+
+@dataclass(frozen=True)
+class GatedDeltaNet:
+    """Linear attention with a state [key_dim, value_dim] for each value head, behind a convolution over `kernel` tokens of each
+    channel (Yang et al., 2024).
+
+    Value head h reads key head h // (value_heads / key_heads). `published` says how a checkpoint holds the projections:
+    "interleaved" (Qwen3-Next: two tensors, the parts of each key head side by side) or "split" (Qwen3.5: a tensor for each).
+    """
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    kernel: int
+    published: str
+
+    @property
+    def key_width(self) -> int:
+        return self.key_heads * self.key_dim
+
+    @property
+    def value_width(self) -> int:
+        return self.value_heads * self.value_dim
+
+    @property
+    def convolution_width(self) -> int:
+        """Channels that are convolved: queries, keys and values."""
+        return 2 * self.key_width + self.value_width
 
 
 @dataclass(frozen=True)
@@ -79,7 +111,9 @@ class Geometry:
     scaled by `query_scale` ** -0.5 (0: head_dim). A soft cap c makes c tanh(x / c) of x (0: none). `sandwich_norms`: what
     attention and feed-forward give is normed before it is added. `unit_offset_norms`: norm weights are published as w of
     1 + w. `scaled_embedding`: embedding rows are multiplied by hidden ** 0.5. `attention_sinks`: a score of each query
-    head that takes its share of the weights to no value. `activation` is "silu" or "gelu_tanh".
+    head that takes its share of the weights to no value. `activation` is "silu" or "gelu_tanh". With `gated_delta_net`,
+    the layers that are not in `full_attention_layers` are linear attention. `attention_gate`: the query projection also
+    gives, behind each query head, as many values whose sigmoid multiplies what is attended.
     """
 
     vocabulary: int
@@ -108,6 +142,12 @@ class Geometry:
     attention_sinks: bool = False
     attention_output_bias: bool = False
     experts: Experts | None = None  # in place of the dense feed-forward, whose width is then theirs
+    gated_delta_net: GatedDeltaNet | None = None
+    attention_gate: bool = False
+
+    def is_recurrent(self, layer: int) -> bool:
+        """Whether a layer is linear attention with a recurrent state."""
+        return self.gated_delta_net is not None and layer not in self.full_attention_layers
 
     def window(self, layer: int) -> int:
         """Tokens that a layer's attention sees of those up to each one, itself included; 0 where it sees all."""
@@ -165,7 +205,7 @@ class Weight:
 
     With `experts`, there is a tensor of `shape` for each expert and each of `parts` of its width, and "{expert}" in a source is
     the expert's index; a source without it holds all experts at once. `otherwise` are the sources of checkpoints that lack the
-    first ones.
+    first ones. With `kind`, only layers of that kind have it.
     """
 
     name: str
@@ -178,6 +218,7 @@ class Weight:
     experts: int = 0
     parts: int = 1
     otherwise: tuple[str, ...] = ()
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -206,6 +247,18 @@ class Store:
     placement: str = REPLICATE
 
 
+@dataclass(frozen=True)
+class State:
+    """A part of the recurrent state of a sequence: a tensor of `shape` for each sequence in each of `layers`."""
+
+    name: str
+    layers: int
+    shape: tuple[int, ...]
+    dtype: Any
+    layout: Any
+    placement: str = REPLICATE
+
+
 def rotary_switch(module: Any) -> int | None:
     """Tokens of the longest prompt that an emitted module turns by the first of its two sets of rotary tables; None for
     a module with one set, which states no such constant.
@@ -223,3 +276,13 @@ def window_reach(module: Any) -> int:
 def layer_kinds(module: Any) -> tuple[str, ...]:
     """The kind of each layer of a module that has several; () where all layers are alike, which needs no such constant."""
     return getattr(module, "LAYER_KINDS", ())
+
+
+def states(module: Any) -> tuple[State, ...]:
+    """The parts of a sequence's recurrent state; () for a module whose layers have none, which needs no such table."""
+    return getattr(module, "STATES", ())
+
+
+def state_slots(module: Any) -> int:
+    """Sequences whose recurrent state is held at a time; 0 for a module whose layers have none."""
+    return getattr(module, "STATE_SLOTS", 0)
