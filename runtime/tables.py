@@ -236,6 +236,26 @@ class Routing:
 
 
 @dataclass(frozen=True)
+class DeltaTables:
+    """What all recurrent layers of a pass read beside their weights: constants of runtime/recurrent_weights.py by their names,
+    of which those after `lower_triangle` belong to one form of the recurrence or the other.
+    """
+
+    valid: Any  # [1, 1, tokens, value heads]: 1 for a token, 0 for padding
+    row_start: Any
+    identity: Any
+    lower_triangle: Any
+    all_ones: Any = None
+    quadrants: Any = None
+    strict_triangle: Any = None
+    upper_triangle: Any = None
+    first_joining: Any = None
+    joining: tuple[Any, ...] = ()
+    query_length: Any = None
+    key_length: Any = None
+
+
+@dataclass(frozen=True)
 class Store:
     """Per-sequence state on the device: `layers` tensors of `shape` under one name."""
 

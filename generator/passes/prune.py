@@ -10,7 +10,7 @@ from generator.passes.names import definition, imported, reads, uses
 INTERFACE = frozenset(
     """MODEL TARGET VOCABULARY HIDDEN LAYERS QUERY_HEADS KEY_VALUE_HEADS HEAD_DIM ROTARY_STYLE ROTARY_SWITCH LAYER_KINDS
     WINDOW_REACH CONTEXT BLOCK_SIZE KEY_VALUE_BLOCKS PREFILL_CHUNK ALIGNMENT ROW_SLOTS GEOMETRY BOARD WAVES LENGTHS TRACES
-    SAMPLING PROGRAMS WEIGHTS LAYER_WEIGHTS STORES INPUTS SAMPLING_INPUTS embed rotary layers body logits argmax top_k log_probabilities
+    SAMPLING PROGRAMS WEIGHTS LAYER_WEIGHTS STORES STATES STATE_SLOTS INPUTS SAMPLING_INPUTS embed rotary layers body logits argmax top_k log_probabilities
     begin_capture capture replay""".split()
 )
 
