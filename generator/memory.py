@@ -141,7 +141,7 @@ def state_items(resolved: Resolved) -> tuple[MemoryItem, ...]:
     """Recurrent states and convolution tails of every slot and of every row of the largest wave, and one of zeros."""
     if resolved.gated_delta_net is None:
         return ()
-    held = STATES_OF_A_SLOT * resolved.state_slots + STATES_OF_A_ROW * max(resolved.waves) + 1
+    held = STATES_OF_A_SLOT * resolved.state_slots + STATES_OF_A_ROW * max(resolved.waves) + 1  # runtime.tables.states_held
     return tuple(_item(resolved.board, name, held * resolved.recurrent_layers, *pages) for name, *pages in _state(resolved))
 
 

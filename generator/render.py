@@ -16,7 +16,7 @@ from generator.kinds import experts
 from generator.kinds.rows import LAYER, WeightRow, routed_tokens
 from generator.matmuls import fidelity
 from generator.placement import choose_programs
-from generator.recurrences import route
+from generator.recurrences import UNIT_EPSILON, products, route
 from generator.shapes import SAMPLING, PassShape, window_pages
 from generator.source_map import mark
 from generator.steps import PLACES
@@ -157,6 +157,8 @@ def _recurrence(resolved: Resolved, shapes: tuple[PassShape, ...]) -> dict[str, 
     rows = sorted({shape.rows for shape in shapes})
     return {
         "recurrence": {count: route(net.form, count, net.value_heads, resolved.board.cores) for count in rows},
+        "products": products(net.chunk, net.key_dim, net.value_dim),
+        "unit_epsilon": UNIT_EPSILON / net.key_dim,
         "channel_chunk": gcd(net.convolution_width, WIDEST_CHANNEL_CHUNK),
     }
 

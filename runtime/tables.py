@@ -306,3 +306,11 @@ def states(module: Any) -> tuple[State, ...]:
 def state_slots(module: Any) -> int:
     """Sequences whose recurrent state is held at a time; 0 for a module whose layers have none."""
     return getattr(module, "STATE_SLOTS", 0)
+
+
+def states_held(module: Any) -> int:
+    """Tensors of each part of a recurrent state in each layer: for every slot the state at its end and at the last boundary before
+    it; for every row of the largest wave where passes read and write, and the boundary until the last pass has succeeded; and
+    one of zeros.
+    """
+    return 2 * state_slots(module) + 2 * max(shape.rows for shape in module.TRACES) + 1

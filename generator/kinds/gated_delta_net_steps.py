@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from generator import recurrences
 from generator.matmuls import FIDELITY_PASSES, PRODUCT_CYCLES
-from generator.steps import Sizes, Step, Tensor, half_layer_end, norm, sizes
+from generator.steps import Step, Tensor, half_layer_end, norm, sizes
 from generator.tiles import TILE, TILE_BYTES, tiles
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 WIDE, NARROW = TILE_BYTES["float32"], TILE_BYTES["bfloat16"]
 ELEMENTWISE = 6  # tiles that an operation on two tensors buffers
+JOININGS = (2, 4, 8, 16, 32)  # blocks that are joined by products
 
 
 def steps(
@@ -147,4 +148,36 @@ def recurrence_cycles(net: GatedDeltaNet, tokens: int) -> float:
 def _matmuls(
     net: GatedDeltaNet, shape: PassShape, parts: tuple[Tensor, ...], rates: tuple[Tensor, Tensor], given: Tensor
 ) -> Iterator[Step]:
-    raise NotImplementedError
+    """Row by row. Elementwise steps on the matrices of all chunks are many and alike; what lives at once is stated."""
+    chunks, tokens = net.value_heads * shape.tokens // net.chunk, tiles(net.chunk)
+    square = chunks * tokens * tokens
+    keys, values = chunks * tokens * tiles(net.key_dim), chunks * tokens * tiles(net.value_dim)
+    state = net.value_heads * tiles(net.key_dim) * tiles(net.value_dim)
+    made = []
+    for row in range(shape.rows):
+        live = tuple(
+            Tensor(f"{name}_{row}", count, "float32")
+            for name, count in (
+                ("wide_query", keys), ("wide_key", keys), ("wide_value", values), ("between", square), ("inverted", square),
+                ("scores", square), ("kept", keys), ("queries", keys),
+            )
+        )
+        own = tuple(Tensor(f"{part.name}_{row}", part.tiles // shape.rows, part.dtype) for part in parts)
+        yield Step("typecast", own, live, own, 0, 4 * WIDE, 2 * keys + values)
+        result = given if shape.rows == 1 else Tensor(f"given_{row}", given.tiles // shape.rows, given.dtype)
+        for count, operations in ((square, 2 * len(JOININGS) + 8), (keys, 6), (values, 3)):
+            for _ in range(operations):
+                yield Step("mul", (), (), (), 3 * count * WIDE, ELEMENTWISE * WIDE, count)
+        for role, (rows, inner, columns, *_) in recurrences.products(net.chunk, net.key_dim, net.value_dim).items():
+            in_chunks = {"scores": 2, "chunk": 2 * len(JOININGS), "keys": 1, "values": 2, "read": 2, "update": 1}[role]
+            products = in_chunks * chunks
+            moved = products * (rows * inner + inner * columns + rows * columns) * WIDE
+            cycles = products * rows * inner * columns * PRODUCT_CYCLES * FIDELITY_PASSES["HiFi4"] / net.value_heads
+            buffers = (2 * (rows * inner + inner * columns) + 2 * rows * columns) * WIDE
+            yield Step("matmul", (), (), (), moved, buffers, net.value_heads, cycles)
+        last = row == shape.rows - 1
+        yield Step("concat", live, (result,), (*live, *(rates if last else ())), 0, 4 * WIDE, result.tiles)
+        yield Step("copy", (), (), (), 2 * state * WIDE, 4 * WIDE, state)
+        made.append(result)
+    if shape.rows > 1:
+        yield Step("concat", tuple(made), (given,), tuple(made), 0, 4 * WIDE, given.tiles)
