@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from generator.errors import did_you_mean
 from generator.importing.config_class import ConfigClass
 from generator.importing.fields import Entry, Fields
-from generator.importing.refused import FULL, LAYER_TYPES, LINEAR
+from generator.importing.refused import FULL, LAYER_TYPES, LINEAR, asks_for
 from generator.schema import dotted
 
 INTERVAL, TYPES = "full_attention_interval", "layer_types"
@@ -89,6 +89,6 @@ def _listed(fields: Fields, layers: int) -> list[str] | None:
     unknown = [one for one in dict.fromkeys(given) if one not in KINDS]
     for one in unknown:
         words = LAYER_TYPES.get(one)
-        rule = f"asks for {words}, which {fields.owner} does not have" if words else "is no layer type that is known"
+        rule = asks_for(words, fields.owner) if words else "is no layer type that is known"
         fields.refuse_element(TYPES, given.index(one), one, rule, did_you_mean(one, KINDS))
     return None if unknown else given

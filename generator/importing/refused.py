@@ -132,8 +132,13 @@ def options(data: Mapping[str, Any], read: frozenset[str], owner: str) -> Iterat
         words = OPTIONS.get(name)
         if words is None or name in read or _has_no_effect(words, value):
             continue
-        lacking = f"models of {owner} do not have here" if words in OF_SOME else "is not built"
-        yield name, f"asks for {words}, which {lacking}", "only its absence, null or false is supported"
+        yield name, asks_for(words, owner), "only its absence, null or false is supported"
+
+
+def asks_for(words: str, owner: str) -> str:
+    """What is wrong with asking for a feature in a configuration of the class `owner`."""
+    lacking = f"models of {owner} do not have here" if words in OF_SOME else "is not built"
+    return f"asks for {words}, which {lacking}"
 
 
 def _has_no_effect(words: str, value: object) -> bool:
