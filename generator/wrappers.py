@@ -27,6 +27,8 @@ class Wrapper:
 WRAPPERS = {  # by the model_type of the published configuration
     "gemma3": Wrapper("gemma3", "language_model."),
     "mistral3": Wrapper("mistral", "language_model."),
+    "qwen3_5": Wrapper("qwen3_5", "language_model."),
+    "qwen3_5_moe": Wrapper("qwen3_5_moe", "language_model."),
 }
 
 
