@@ -11,6 +11,8 @@ from typing import Any
 
 REPLICATE = "replicate"
 TILE = 32  # rows and columns of a tile
+RECURRENT, FULL, SLIDING = "gated_delta_net", "full", "sliding"  # kinds of layers
+WAVE, ROWS, MATMULS = "wave", "rows", "matmuls"  # forms of a pass's recurrence
 
 
 @dataclass(frozen=True)
@@ -286,3 +288,28 @@ def states(module: Any) -> tuple[State, ...]:
 def state_slots(module: Any) -> int:
     """Sequences whose recurrent state is held at a time; 0 for a module whose layers have none."""
     return getattr(module, "STATE_SLOTS", 0)
+
+
+def recurrence(module: Any) -> dict[int, str]:
+    """Padded rows of a pass -> the form that its recurrence was emitted in; {} for a module that states no such table."""
+    return getattr(module, "RECURRENCE", {})
+
+
+def of_kind(module: Any, layers: int, kind: str) -> int:
+    """How many of a module's first `layers` layers are of a kind."""
+    return layer_kinds(module)[:layers].count(kind)
+
+
+def wave_rows(module: Any) -> int:
+    """Padded rows of the largest pass."""
+    return max([shape.rows for shape in module.TRACES])
+
+
+def held_states(module: Any) -> int:
+    """Whole states of a sequence (every part of every layer) that lie on the device beside those that passes work on.
+
+    Two for each slot, at its end and at the boundary before it, as many again for the rows of the largest wave, whose new ones are
+    written before the old ones are given up, and the zero state that every prompt begins with.
+    """
+    slots = state_slots(module)
+    return 1 + 2 * (slots + min(slots, wave_rows(module)))
