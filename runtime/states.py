@@ -129,5 +129,9 @@ class States:
                 self._copy(of_rows[row], held)
 
     def _copy(self, source: Any, target: Any) -> None:
-        ttnn.copy(source, target)
+        """Equal types as they are; a state that is held narrower than it is worked on is widened and narrowed on the way."""
+        if source.dtype == target.dtype:
+            ttnn.copy(source, target)
+        else:
+            ttnn.typecast(source, target.dtype, output_tensor=target)
         self._stats.copied()

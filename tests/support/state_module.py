@@ -194,10 +194,10 @@ def state_after(tokens: Any, count: int) -> list[Tensor]:
 class StateRig:
     """The stand-in on a device of its own, eager or with its traces captured."""
 
-    def __init__(self, traced: bool = False, module: Any = None) -> None:
+    def __init__(self, traced: bool = False, module: Any = None, precision: str = "float32") -> None:
         self.module = module or state_module()
         self.traced = traced
-        self.device = open_device(self.module.BOARD, precision="float32", trace_region_size=TRACE_REGION)
+        self.device = open_device(self.module.BOARD, precision=precision, trace_region_size=TRACE_REGION)
         self.weights = load_weights(self.module, self.device, parameters())
         for name, values in (("validity", [[0.0], [1.0]]), ("spread", [[1.0]]), ("spread_back", [[1.0]])):
             shape = {"validity": (2, WIDTH), "spread": (1, 1, 32, CHUNK), "spread_back": (1, 1, CHUNK, 32)}[name]
