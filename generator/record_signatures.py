@@ -19,10 +19,10 @@ from generator.signatures import EITHER, KEYWORD, POSITIONAL, RECORDED, Paramete
 
 # Operations and constructors that emitted modules may call.
 CALLS = """
-    add argmax begin_trace_capture ceil chunk clamped_silu_glu concat copy deallocate embedding end_trace_capture
-    empty execute_trace exp full gather gelu layer_norm linear log matmul max mul multiply reshape rms_norm sampling scatter
-    silu slice softmax sparse_matmul split subtract sum tanh to_layout to_memory_config topk transpose typecast
-    unsqueeze_to_4D zeros
+    add argmax begin_trace_capture ceil chunk clamped_silu_glu concat copy cumsum deallocate embedding end_trace_capture
+    empty execute_trace exp full gather gelu layer_norm linear log matmul max mul multiply neg permute repeat_interleave
+    reshape rms_norm sampling scatter sigmoid silu slice softmax softplus sparse_matmul split subtract sum tanh to_layout
+    to_memory_config topk transpose typecast unsqueeze_to_4D zeros zeros_like
 
     experimental.dit_minimal_matmul_addcmul_fused experimental.minimal_matmul experimental.minimal_matmul_split
     experimental.nlp_concat_heads experimental.nlp_create_qkv_heads experimental.paged_fill_cache
@@ -35,10 +35,11 @@ CALLS = """
     transformer.ring_distributed_scaled_dot_product_attention transformer.ring_joint_scaled_dot_product_attention
     transformer.scaled_dot_product_attention transformer.scaled_dot_product_attention_decode
 
-    CoreCoord CoreGrid CoreRange CoreRangeSet LayerNormDefaultProgramConfig MatmulMultiCoreReuseMultiCast1DProgramConfig
-    MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig MatmulMultiCoreReuseMultiCastProgramConfig
-    MatmulMultiCoreReuseProgramConfig MemoryConfig MinimalMatmulConfig PagedCacheGeometryOverride
-    QkvCausalConv1dSiluProgramConfig SDPAProgramConfig ShardSpec UnaryWithParam WormholeComputeKernelConfig
+    ChunkGdnPhasedProgramConfig CoreCoord CoreGrid CoreRange CoreRangeSet LayerNormDefaultProgramConfig
+    MatmulMultiCoreReuseMultiCast1DProgramConfig MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig
+    MatmulMultiCoreReuseMultiCastProgramConfig MatmulMultiCoreReuseProgramConfig MemoryConfig MinimalMatmulConfig
+    PagedCacheGeometryOverride QkvCausalConv1dSiluProgramConfig SDPAProgramConfig ShardSpec UnaryWithParam
+    WormholeComputeKernelConfig
 """.split()
 # Types of which every value is recorded: members of an enumeration, and constants of the library's top level.
 ENUMERATIONS = (

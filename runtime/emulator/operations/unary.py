@@ -24,6 +24,7 @@ ACTIVATIONS: dict[Any, Callable[[torch.Tensor], torch.Tensor]] = {
     "gelu_tanh": partial(torch.nn.functional.gelu, approximate="tanh"),
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
+    "exp": torch.exp,
 }
 ACTIVATIONS |= {kind: ACTIVATIONS[kind.name.lower()] for kind in UnaryOpType}
 
@@ -96,6 +97,23 @@ def softcap(input_tensor: Tensor, beta: float, *, memory_config: MemoryConfig | 
         return torch.tanh(values / beta) * beta
 
     return launch("softcap", (input_tensor,), (beta, memory_config), _plan_softcap, compute)[0]
+
+
+def _plan_softplus(device: Device, source: TensorSpec, beta, threshold, memory_config) -> Plan:
+    require(beta > 0, "softplus", f"beta must be positive, got {beta}")
+    return _plan_unary(device, source, "softplus", memory_config)
+
+
+@checked
+def softplus(
+    input_tensor: Tensor, *, beta: float = 1.0, threshold: float = 20.0, memory_config: MemoryConfig | None = None
+) -> Tensor:
+    """log(1 + e^(beta x)) / beta of each value, and x itself where beta x is above the threshold."""
+
+    def compute(values: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.softplus(values, beta, threshold)
+
+    return launch("softplus", (input_tensor,), (beta, threshold, memory_config), _plan_softplus, compute)[0]
 
 
 def _plan_typecast(device: Device, source: TensorSpec, dtype, memory_config) -> Plan:
