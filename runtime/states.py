@@ -129,9 +129,6 @@ class States:
                 self._copy(of_rows[row], held)
 
     def _copy(self, source: Any, target: Any) -> None:
-        """Equal types as they are; a state that is held narrower than it is worked on is widened and narrowed on the way."""
-        if source.dtype == target.dtype:
-            ttnn.copy(source, target)
-        else:
-            ttnn.typecast(source, target.dtype, output_tensor=target)
+        """In the type of the target: a state that is held narrower than it is worked on is widened and narrowed on the way."""
+        ttnn.copy(source, target)
         self._stats.copied()

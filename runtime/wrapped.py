@@ -19,7 +19,7 @@ TEXT_MODEL = "language_model."
 INNER, HEAD = "model.", "lm_head."  # how names of a text model by itself begin
 SAVED_BY_TRANSFORMERS_5 = "model.language_model."  # for language_model.model.; the head has no prefix there
 OTHER_PARTS = ("vision_tower.", "multi_modal_projector.", "visual.")
-FURTHER_TOKENS = "mtp."  # layers that guess the tokens behind the next one, which Qwen3-Next and Qwen3.5 publish beside the model
+FURTHER_TOKENS = "mtp."  # layers that guess tokens behind the next one, as Qwen3-Next and Qwen3.5 publish
 
 
 def is_text_model(module: ModuleType) -> bool:

@@ -54,7 +54,9 @@ def read_kinds(fields: Fields, kind_of: ConfigClass, layers: int) -> tuple[dict[
             fields.refuse(key, f"makes no layer of {layers} {one}", "models of both kinds of layers are built")
     pattern = [KINDS[one] for one in shortest_pattern(types)]
     full = types.count(FULL)
-    seen = f"{full} of {layers} layers see all tokens before each, the others are linear attention with a recurrent state"
+    seen = (
+        f"{full} of {layers} layers see all tokens before each, the others are linear attention with a recurrent state"
+    )
     return {"layer_kinds": Entry(pattern, fields.key(key), f"{how}; repeats over the layers")}, seen
 
 

@@ -14,7 +14,7 @@ from generator.schema import dotted
 
 OLD, NEW = "rope_scaling", "rope_parameters"
 ORIGINAL = "original_max_position_embeddings"
-SECTIONS = ("mrope_section", "mrope_interleaved")  # pairs of a head that turn by the time, the row and the column of an image
+SECTIONS = ("mrope_section", "mrope_interleaved")  # pairs that turn by time, row and column of an image
 ALWAYS = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
 BETAS = {"beta_fast": 32.0, "beta_slow": 1.0}
 
@@ -59,7 +59,9 @@ def _check_sections(table: Fields, kind_of: ConfigClass) -> None:
     if not kind_of.sections:
         return
     sections, interleaved = (table.raw(name) for name in SECTIONS)
-    if sections is not None and not (isinstance(sections, list) and all(type(one) is int and one >= 0 for one in sections)):
+    if sections is not None and not (
+        isinstance(sections, list) and all(type(one) is int and one >= 0 for one in sections)
+    ):
         table.refuse("mrope_section", "must be a list of numbers of pairs", "for example [11, 11, 10]")
     if interleaved is not None and type(interleaved) is not bool:
         table.refuse("mrope_interleaved", "must be true or false", "it changes nothing of text")

@@ -100,7 +100,9 @@ def chunk_grid(cu_seqlens: Sequence[int], size: int = CHUNK) -> list[tuple[int, 
     """(stream, first token, behind the last) of every chunk, ceil(length / size) of each stream: none holds tokens of two."""
     lengths = [last - first for first, last in zip(cu_seqlens, cu_seqlens[1:])]
     if not lengths or cu_seqlens[0] != 0 or min(lengths) < 0:
-        raise ValueError(f"cu_seqlens {list(cu_seqlens)} must begin with 0 and never fall; give the bounds of the streams")
+        raise ValueError(
+            f"cu_seqlens {list(cu_seqlens)} must begin with 0 and never fall; give the bounds of the streams"
+        )
     return list(_chunks(cu_seqlens, size))
 
 

@@ -67,9 +67,7 @@ def forward(
         kind = "gated_delta_net" if geometry.is_recurrent(index) else "full"
         place, window = places[kind], geometry.window(index)
         places[kind] += 1
-        layer = Layer(
-            geometry, kind, place, window, parameter, cache, start, *(local_turning if window else turning)
-        )
+        layer = Layer(geometry, kind, place, window, parameter, cache, start, *(local_turning if window else turning))
         hidden = run(hidden, layer, exact)
         if observe is not None and kind == "full":
             observe(index, hidden, cache.keys[place][:, start:], cache.values[place][:, start:])

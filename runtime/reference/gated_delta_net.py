@@ -69,7 +69,9 @@ def _interleaved(hidden: Tensor, parameter: Parameter, net: GatedDeltaNet) -> tu
         for name in ("qkvz", "ba")
     )
     values = shared * net.value_dim
-    query, key, value, gate = (part.flatten(1) for part in wide.split((net.key_dim, net.key_dim, values, values), dim=2))
+    query, key, value, gate = (
+        part.flatten(1) for part in wide.split((net.key_dim, net.key_dim, values, values), dim=2)
+    )
     update, decay = (part.flatten(1) for part in narrow.split((shared, shared), dim=2))
     return torch.cat((query, key, value), dim=1), gate, update, decay
 

@@ -25,25 +25,6 @@ from runtime.tables import Input, State, Weight
 from runtime.weights import load_weights
 from tests.support.golden import EXACT, build_module, manifest
 
-if not hasattr(ttnn, "copy"):
-    from runtime.emulator.dispatch import Plan, launch
-    from runtime.emulator.storage import tensor_spec
-
-    def _copy(a, b):
-        launch("copy", (a, b), (), lambda d, s, t: Plan(()), lambda x, y: y.copy_(x), in_place=1)
-        return b
-
-    def _concat(ts, dim):
-        def plan(d, *specs_dim):
-            *specs, dim = specs_dim
-            shape = list(specs[0].shape)
-            shape[dim] = sum(s.shape[dim] for s in specs)
-            return Plan((tensor_spec(tuple(shape), specs[0].dtype, specs[0].layout, specs[0].memory_config),))
-
-        return launch("concat", tuple(ts), (dim,), plan, lambda *v: torch.cat(v, dim))[0]
-
-    ttnn.copy, ttnn.concat = _copy, _concat
-
 CONTEXT, BLOCK, ALIGNMENT, CHUNK, SLOTS, WIDTH, CARRIED = 384, 32, 64, 128, 4, 32, 3
 KINDS = ("gated_delta_net", "full", "gated_delta_net")
 TRACE_REGION = 1 << 28

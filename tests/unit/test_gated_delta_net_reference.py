@@ -16,7 +16,17 @@ from torch import Tensor
 from runtime.reference import delta_rule, gated_delta_net, layers
 from runtime.reference.delta_rule import chunk_grid, chunked, in_token_order, inverse_of_unit_lower, recurrent, varlen
 from runtime.reference.dense import Cache, forward, token_by_token
-from runtime.reference.gated_delta_net import NAME, Projected, State, advance, convolve, fresh, heads, l2_normalise, prefill
+from runtime.reference.gated_delta_net import (
+    NAME,
+    Projected,
+    State,
+    advance,
+    convolve,
+    fresh,
+    heads,
+    l2_normalise,
+    prefill,
+)
 from runtime.reference.parameters import RandomParameters, parameter_shapes
 from runtime.tables import GatedDeltaNet
 from runtime.verification.comparison import relative_error
@@ -67,9 +77,7 @@ def in_slices(function, scan: Mapping[str, Tensor], size: int) -> tuple[Tensor, 
 @cache
 def projected(tokens: int, seed: int = 0, net: GatedDeltaNet = NET) -> Projected:
     scan, draw = drawn(tokens, net, seed), torch.Generator().manual_seed(seed + 100)
-    mixed, gate = (
-        torch.randn(tokens, width, generator=draw) for width in (net.convolution_width, net.value_width)
-    )
+    mixed, gate = (torch.randn(tokens, width, generator=draw) for width in (net.convolution_width, net.value_width))
     return Projected(mixed, gate, scan["decay"], scan["update"])
 
 
@@ -431,9 +439,7 @@ def test_s001_25_a_kind_without_a_prefill_body_decodes_each_token_in_turn(monkey
     first = forward(geometry, tensors, tokens[:40], cache=kept)
     found = torch.cat((first, forward(geometry, tensors, tokens[40:], cache=kept)))
     places = range(geometry.layers - len(geometry.full_attention_layers))
-    assert seen == [
-        (place, token, 1, 1) for part in (range(40), range(40, 70)) for place in places for token in part
-    ]
+    assert seen == [(place, token, 1, 1) for part in (range(40), range(40, 70)) for place in places for token in part]
     assert relative_error(found, wanted) <= LIMIT
     for ours, theirs in zip(kept.recurrent, whole.recurrent, strict=True):
         assert max(relative_error(ours.rule, theirs.rule), relative_error(ours.tail, theirs.tail)) <= LIMIT

@@ -49,9 +49,9 @@ DENSE = {
     "rope": {"kind": "default", "theta": 50000.0},
     "gated_delta_net": {"key_heads": 2, "value_heads": 4, "key_dim": 64, "value_dim": 64, "kernel": 4},
 }
-EXPERTS = {
-    key: value for key, value in DENSE.items() if key != "intermediate"
-} | {"experts": {"count": 32, "per_token": 4, "intermediate": 256, "renormalise": True, "shared_intermediate": 512}}
+EXPERTS = {key: value for key, value in DENSE.items() if key != "intermediate"} | {
+    "experts": {"count": 32, "per_token": 4, "intermediate": 256, "renormalise": True, "shared_intermediate": 512}
+}
 BASES = {
     "qwen3_next": (QWEN3_NEXT, EXPERTS, None),
     "qwen3_5": (QWEN3_5, DENSE, "qwen3_5"),
@@ -86,7 +86,10 @@ def test_every_value_of_a_hybrid_configuration_reaches_the_manifest(family: str,
         assert (table["state_slots"], max(table["waves"]), table["dtypes"]["state"]) == (8, 8, "float32")
         file = manifest.parse(imported(tmp_path, config).text, "m.toml", (board, "n150", "p150"))
         resolved = geometry.resolve(file, targets.load_board(catalog.BUILT_IN, board))
-        assert resolved.full_attention_layers == (3, 7) and resolved.gated_delta_net.published in ("split", "interleaved")
+        assert resolved.full_attention_layers == (3, 7) and resolved.gated_delta_net.published in (
+            "split",
+            "interleaved",
+        )
 
 
 @pytest.mark.parametrize("config", [QWEN3_5, QWEN3_5_MOE], ids=["dense", "experts"])
@@ -136,12 +139,21 @@ def test_the_shortest_pattern_repeats_to_the_whole_and_no_shorter_one_does(types
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"layer_types": ["mamba"] + ["full_attention"] * 7}, 'layer_types[0] = "mamba": asks for a recurrent state of another'),
-        ({"layer_types": ["sliding_attention"] + ["full_attention"] * 7}, "asks for sliding-window attention, which models of"),
+        (
+            {"layer_types": ["mamba"] + ["full_attention"] * 7},
+            'layer_types[0] = "mamba": asks for a recurrent state of another',
+        ),
+        (
+            {"layer_types": ["sliding_attention"] + ["full_attention"] * 7},
+            "asks for sliding-window attention, which models of",
+        ),
         ({"layer_types": ["odd"] + ["full_attention"] * 7}, 'layer_types[0] = "odd": is no layer type that is known'),
         ({"layer_types": ["linear_attention"] * 7}, "layer_types = ["),
         ({"layer_types": ["linear_attention"] * 8}, "contradicts"),
-        ({"layer_types": "linear_attention"}, "must be a list of strings; one of linear_attention, full_attention for each"),
+        (
+            {"layer_types": "linear_attention"},
+            "must be a list of strings; one of linear_attention, full_attention for each",
+        ),
         (
             {"layer_types": ["linear_attention"] * 8, "full_attention_interval": REMOVED},
             "makes no layer of 8 full_attention; models of both kinds",
@@ -163,7 +175,10 @@ def test_the_shortest_pattern_repeats_to_the_whole_and_no_shorter_one_does(types
         ({"linear_key_head_dim": 48}, "linear_key_head_dim = 48: must be a multiple of 32, a tile"),
         ({"linear_conv_kernel_dim": 3}, "linear_conv_kernel_dim = 3: must be one of 4"),
         ({"linear_num_key_heads": 0}, "linear_num_key_heads = 0: must be at least 1"),
-        ({"linear_num_key_heads": None}, "linear_num_key_heads = null: must be an integer; leave it out for the default 16"),
+        (
+            {"linear_num_key_heads": None},
+            "linear_num_key_heads = null: must be an integer; leave it out for the default 16",
+        ),
         ({"hidden_act": "gelu"}, 'hidden_act = "gelu": asks for another activation'),
         ({"head_dim": None}, "head_dim = null: must be an integer; leave it out for the default 256"),
         ({"mlp_only_layers": [1]}, "mlp_only_layers = [1]: asks for "),
@@ -228,7 +243,12 @@ def test_other_classes_say_that_they_have_no_linear_attention(tmp_path: Path) ->
 
 def test_a_board_holds_as_many_states_as_fit_and_waves_no_more_rows_than_that(tmp_path: Path) -> None:
     """Each sequence has a state of 4 MiB in each of 72 layers."""
-    wide = {"linear_num_key_heads": 64, "linear_num_value_heads": 64, "linear_key_head_dim": 128, "num_hidden_layers": 96}
+    wide = {
+        "linear_num_key_heads": 64,
+        "linear_num_value_heads": 64,
+        "linear_key_head_dim": 128,
+        "num_hidden_layers": 96,
+    }
     wide |= {"linear_value_head_dim": 128, "full_attention_interval": REMOVED, "layer_types": REMOVED}
     found = imported(tmp_path, with_text(QWEN3_5, **wide))
     tables_found = {one.target: one.table for one in found.chosen}

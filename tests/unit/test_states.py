@@ -8,6 +8,7 @@ import torch
 
 from runtime import errors
 from runtime.backend import ttnn
+from runtime.stores import tensors
 from tests.support.state_module import ALIGNMENT, SLOTS, StateRig, state_after, state_module
 
 TOLERANCE = 1e-5
@@ -493,6 +494,42 @@ def test_a_slot_that_is_freed_while_its_plans_run_holds_nothing_afterwards(rig):
         rig.prefill._bindings.ownership.release(result.owned)
         rig.prefill.reset(result.slots[0])
     assert rig.prefill.positions(0) is rig.prefill.positions(1) is None
+
+
+def test_a_slot_that_is_freed_within_its_plan_holds_nothing_afterwards(rig):
+    """As where the last reference to a lease goes while the device is driven."""
+    prompt, calls = rig.prompt(46), iter(range(10**9))
+    rig.device.before_operation = lambda name: rig.prefill.reset(0) if next(calls) == 12 else None
+    rig.run((0, prompt, 300), (1, prompt, 300))
+    rig.device.before_operation = None
+    assert next(calls) > 20 and rig.prefill.positions(0) is None
+    rig.assert_slot(1, prompt, 300, 256)
+
+
+def test_traces_stay_valid_over_states_that_are_held_narrow_and_warm_up_writes_none_that_a_slot_holds():
+    """Copies that convert are programs of their own, compiled before the first capture."""
+    rig = StateRig(traced=True, module=state_module(stored="bfloat16"))
+    prompts = [rig.prompt(seed) for seed in (47, 48, 49, 50)]
+    for slot, prompt in enumerate(prompts):
+        rig.run((slot, prompt, 128 + slot), keep_at=64)
+    held = [ttnn.to_torch(tensor).clone() for tensor in tensors(rig.stores.slots)]
+    rig.prefill.cleanup()
+    rig.prefill.warm_up()
+    rig.prefill.capture(decode_traces="none")
+    now = [rig.prefill.positions(slot) for slot in range(SLOTS)]
+    assert now == [(128 + slot, 64) for slot in range(SLOTS)]
+    used = {place for slot in range(SLOTS) for place in _places(rig, slot)} | {0}
+    per_state = len(held) // len(rig.stores.slots)
+    for index, (tensor, was) in enumerate(zip(tensors(rig.stores.slots), held, strict=True)):
+        if index // per_state in used:
+            assert torch.equal(ttnn.to_torch(tensor), was)
+    rig.run((0, prompts[0], 200, 128))
+    assert rig.device.counters.compiles_under_trace == 0
+
+
+def _places(rig, slot):
+    held = rig.prefill._states.positions[slot]
+    return held.end_at, held.boundary_at
 
 
 def test_cleanup_leaves_states_where_they_are():

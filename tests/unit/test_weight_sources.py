@@ -98,7 +98,10 @@ def test_a_hybrid_text_model_within_one_of_images_is_read_alone(family, tmp_path
         name.replace("model.", "model.language_model.", 1): tensor.clone()
         for name, tensor in build_peer(family).tensors.items()
     }
-    save_file(inner | {"model.visual.pos_embed.weight": torch.ones(2), "mtp.norm.weight": torch.ones(2)}, tmp_path / "x.safetensors")
+    save_file(
+        inner | {"model.visual.pos_embed.weight": torch.ones(2), "mtp.norm.weight": torch.ones(2)},
+        tmp_path / "x.safetensors",
+    )
     peer = load_peer(locate(str(tmp_path / "x.safetensors"), None), RECURRENT[family], text_model=True)
     assert torch.equal(logits(peer.model), logits(build_peer(family).model))
 

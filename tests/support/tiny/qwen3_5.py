@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runtime.tables import GatedDeltaNet
-from tests.support.tiny.base import HYBRID
+from tests.support.tiny.base import HYBRID, LINEAR
 
 KIND = "Qwen3_5"
 QWEN3_5 = replace(HYBRID, gated_delta_net=replace(HYBRID.gated_delta_net, published="split"))
@@ -19,5 +19,6 @@ RECURRENT_VARIATIONS = {
     "qwen3_5-narrow-values": replace(
         QWEN3_5, gated_delta_net=GatedDeltaNet(1, 4, key_dim=64, value_dim=32, kernel=4, published="split")
     ),
+    "qwen3_5-linear": replace(QWEN3_5, rope=replace(LINEAR, dimensions=16)),
     "qwen3_5-attention-first": replace(QWEN3_5, full_attention_layers=(0, 2)),
 }

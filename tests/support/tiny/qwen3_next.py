@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runtime.tables import Experts, GatedDeltaNet
-from tests.support.tiny.base import HYBRID
+from tests.support.tiny.base import HYBRID, YARN
 
 KIND = "Qwen3Next"
 EXPERTS = Experts(8, per_token=2, intermediate=64, renormalise=True, published="qwen3_moe", shared_intermediate=64)
@@ -17,6 +17,7 @@ RECURRENT_VARIATIONS = {
         gated_delta_net=GatedDeltaNet(2, 2, key_dim=64, value_dim=64, kernel=4, published="interleaved"),
         experts=replace(EXPERTS, renormalise=False),
     ),
+    "qwen3_next-yarn": replace(QWEN3_NEXT, rope=replace(YARN, dimensions=16)),
     "qwen3_next-four-value-heads-for-each-key-head": replace(
         QWEN3_NEXT, gated_delta_net=GatedDeltaNet(2, 8, key_dim=32, value_dim=64, kernel=4, published="interleaved")
     ),
