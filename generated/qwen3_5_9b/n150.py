@@ -447,8 +447,8 @@ STATES = (
 
 
 def packed_inputs(shape):
-    """Rows lie back to back in one sequence: tokens, positions, the blocks to fill, the rows that reach the head, which tokens
-    are none of padding, and where the tail of each row comes from.
+    """Rows lie back to back in one sequence: tokens, positions, the blocks to fill, the rows that reach the head, which
+    tokens are no padding, and where the tail of each row comes from.
     """
     packed = shape.rows * shape.tokens
     return (
@@ -584,8 +584,8 @@ def rates(normed, weight, shape):
 
 @phase(of="gated_delta_net")
 def project(hidden, delta, layer, shape):
-    """Phase 1, over all tokens at once: what is convolved, the output gate, and how much each token decays and updates the
-    state, float32 [1, 1, tokens, VALUE_HEADS]; padding does neither.
+    """Phase 1, over all tokens at once: what is convolved, the output gate, and how much each token decays and updates
+    the state, float32 [1, 1, tokens, VALUE_HEADS]; padding does neither.
     """
     normed = ttnn.rms_norm(
         hidden,
@@ -650,7 +650,7 @@ ROWS_OF = {"single": whole, "batched": each, "chunked": whole, "chunked_batched"
 
 
 def advance_tails(mixed, tails, inputs, shape):
-    """The last real tokens of each row become its tail; a row with fewer of them than a tail has keeps what it lacks."""
+    """The last real tokens of each row become its tail; a row with fewer of them than a tail keeps what it lacks."""
     picked = ttnn.embedding(inputs.tail_tokens, mixed, layout=ROW_MAJOR, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
     both = ttnn.concat([*tails[: shape.rows], picked], dim=1, memory_config=DRAM)
     ends = ttnn.embedding(inputs.tail_picks, both, layout=ROW_MAJOR, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
@@ -660,8 +660,8 @@ def advance_tails(mixed, tails, inputs, shape):
 
 @phase(of="gated_delta_net", takes=Projected)
 def convolve(projected, tails, delta, layer, inputs, shape):
-    """Phase 2, each row by itself: a convolution behind the last tokens before it, then silu. Its own last tokens become the
-    tail of what follows it.
+    """Phase 2, each row by itself: a convolution behind the last tokens before it, then silu. Its own last tokens
+    become the tail of what follows it.
     """
     mixed = ttnn.reshape(projected.mixed, (1, shape.rows * shape.tokens, CONVOLUTION_WIDTH))
     rows = []
@@ -673,8 +673,8 @@ def convolve(projected, tails, delta, layer, inputs, shape):
 
 
 def delta_rule(query, key, value, decay, update, state, delta):
-    """Raw heads side by side [rows, tokens, width] and the states before them -> what the states gave [rows x VALUE_HEADS,
-    tokens, VALUE_DIM] and the states after them, both in float32.
+    """Raw heads side by side [rows, tokens, width] and the states before them -> what the states gave, [rows x
+    VALUE_HEADS, tokens, VALUE_DIM], and the states after them, both in float32.
     """
     return ttnn.transformer.chunk_gated_delta_rule(
         query,
@@ -725,7 +725,9 @@ RECUR = {
 
 @phase(of="gated_delta_net", takes=Convolved, elsewhere="nothing")
 def recur(convolved, states, delta, layer, shape):
-    """Phase 2, in the order of the tokens: every state decays, is updated and read. The operation norms queries and keys."""
+    """Phase 2, in the order of the tokens: every state decays, is updated and read. The operation first makes queries
+    and keys of unit length.
+    """
     decay = ttnn.reshape(convolved.projected.decay, (1, shape.rows * shape.tokens, VALUE_HEADS))
     update = ttnn.reshape(convolved.projected.update, (1, shape.rows * shape.tokens, VALUE_HEADS))
     given = RECUR[RECURRENCE[shape.rows]](convolved.rows, decay, update, states, delta, shape)
@@ -736,8 +738,8 @@ def recur(convolved, states, delta, layer, shape):
 
 @phase(of="gated_delta_net", takes=Recurred, elsewhere="nothing")
 def finish(recurred, hidden, layer, shape):
-    """Phase 3, over all tokens at once: norm each head of what the states gave, times silu of the gate, and add it to hidden,
-    which is used up.
+    """Phase 3, over all tokens at once: norm each head of what the states gave, times silu of the gate, and add it to
+    hidden, which is used up.
     """
     gate = ttnn.reshape(recurred.projected.gate, (shape.rows, shape.tokens, VALUE_WIDTH))
     normed = ttnn.experimental.kda.sigmoid_gated_rms_norm(
@@ -769,8 +771,8 @@ def finish(recurred, hidden, layer, shape):
 
 
 def gated_delta_net(hidden, cos, sin, delta, layer, held, inputs, shape):
-    """Add linear attention with a recurrent state to hidden [1, 1, tokens, HIDDEN], which is used up. The states and tails of
-    the rows go on from what they hold.
+    """Add linear attention with a recurrent state to hidden [1, 1, tokens, HIDDEN], which is used up. The states and
+    tails of the rows go on from what they hold.
     """
     states, tails = held
     projected = project(hidden, delta, layer, shape)
@@ -951,7 +953,7 @@ MIXERS = {"gated_delta_net": gated_delta_net, "full": attend_layer}
 
 
 def layers(hidden, cos, sin, inputs, weights, stores, shape, kinds=LAYER_KINDS):
-    """All layers over hidden [1, 1, tokens, HIDDEN], which is used up; each writes the pass's keys and values or states."""
+    """All layers over hidden [1, 1, tokens, HIDDEN], which is used up; each writes its keys and values, or states."""
     delta = delta_tables(inputs, weights)
     for kind, layer, held in zip(kinds, weights.layers, held_by(kinds, stores)):
         hidden = MIXERS[kind](hidden, cos, sin, delta, layer, held, inputs, shape)
