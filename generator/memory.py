@@ -134,14 +134,16 @@ def key_value_item(resolved: Resolved, blocks: int) -> MemoryItem:
 
 
 STATES_OF_A_SLOT = 2  # at the end, and at the last aligned boundary before it
-STATES_OF_A_ROW = 2  # where a pass reads and writes, and the last boundary until the pass has succeeded
 
 
 def state_items(resolved: Resolved) -> tuple[MemoryItem, ...]:
-    """Recurrent states and convolution tails of every slot and of every row of the largest wave, and one of zeros."""
+    """Recurrent states and convolution tails: of every slot; as many more for the rows of the largest wave, whose new ones are
+    written before the old ones are given up; one of zeros; and those that passes work on (runtime.tables.held_states).
+    """
     if resolved.gated_delta_net is None:
         return ()
-    held = STATES_OF_A_SLOT * resolved.state_slots + STATES_OF_A_ROW * max(resolved.waves) + 1  # runtime.tables.states_held
+    rows = max(resolved.waves)
+    held = 1 + STATES_OF_A_SLOT * (resolved.state_slots + min(resolved.state_slots, rows)) + rows
     return tuple(_item(resolved.board, name, held * resolved.recurrent_layers, *pages) for name, *pages in _state(resolved))
 
 

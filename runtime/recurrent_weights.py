@@ -123,7 +123,6 @@ RULES: dict[str, Rule] = {
     "validity": validity,
     "identity": lambda sources, weight, geometry: torch.eye(weight.shape[-1]).reshape(weight.shape),
     "lower_triangle": lambda sources, weight, geometry: torch.ones(weight.shape).tril(),
-    "upper_triangle": lambda sources, weight, geometry: torch.ones(weight.shape).triu(),
     "quadrants": quadrants,
     "unit_length": unit_length(0.0),
     "scaled_unit_length": unit_length(-0.5),

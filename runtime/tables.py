@@ -11,6 +11,9 @@ from typing import Any
 
 REPLICATE = "replicate"
 TILE = 32  # rows and columns of a tile
+RECURRENT, FULL, SLIDING = "gated_delta_net", "full", "sliding"  # kinds of layers
+ALONE, WAVE, ROWS, MATMULS = "alone", "wave", "rows", "matmuls"  # forms of a pass's recurrence
+FORMS = (ALONE, WAVE, ROWS, MATMULS)
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,6 @@ class DeltaTables:
     all_ones: Any = None
     quadrants: Any = None
     strict_triangle: Any = None
-    upper_triangle: Any = None
     first_joining: Any = None
     joining: tuple[Any, ...] = ()
     query_length: Any = None
@@ -308,9 +310,26 @@ def state_slots(module: Any) -> int:
     return getattr(module, "STATE_SLOTS", 0)
 
 
-def states_held(module: Any) -> int:
-    """Tensors of each part of a recurrent state in each layer: for every slot the state at its end and at the last boundary before
-    it; for every row of the largest wave where passes read and write, and the boundary until the last pass has succeeded; and
-    one of zeros.
+def recurrence(module: Any) -> dict[int, str]:
+    """Padded rows of a pass -> the form that its recurrence was emitted in; {} for a module that states no such table."""
+    return getattr(module, "RECURRENCE", {})
+
+
+def of_kind(module: Any, layers: int, kind: str) -> int:
+    """How many of a module's first `layers` layers are of a kind."""
+    return layer_kinds(module)[:layers].count(kind)
+
+
+def wave_rows(module: Any) -> int:
+    """Padded rows of the largest pass."""
+    return max([shape.rows for shape in module.TRACES])
+
+
+def held_states(module: Any) -> int:
+    """Whole states of a sequence (every part of every layer) that lie on the device beside those that passes work on.
+
+    Two for each slot, at its end and at the boundary before it, as many again for the rows of the largest wave, whose new ones are
+    written before the old ones are given up, and the zero state that every prompt begins with.
     """
-    return 2 * state_slots(module) + 2 * max(shape.rows for shape in module.TRACES) + 1
+    slots = state_slots(module)
+    return 1 + 2 * (slots + min(slots, wave_rows(module)))

@@ -9,14 +9,19 @@ from .configs import (
     DRAM_MEMORY_CONFIG,
     L1_MEMORY_CONFIG,
     BufferType,
+    ChunkGdnFusedProgramConfig,
+    ChunkGdnMonoProgramConfig,
+    ChunkGdnPhasedProgramConfig,
     CoreCoord,
     CoreGrid,
     GeluVariant,
     MathFidelity,
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
     MatmulMultiCoreReuseMultiCastProgramConfig,
+    MatmulMultiCoreReuseProgramConfig,
     MemoryConfig,
     MinimalMatmulConfig,
+    QkvCausalConv1dSiluProgramConfig,
     SDPAProgramConfig,
     TensorMemoryLayout,
     UnaryOpType,
@@ -29,13 +34,16 @@ from .operations.data_movement import reshape, slice, to_layout, transpose, unsq
 from .operations.elementwise import add, mul, subtract
 from .operations.embedding import embedding
 from .operations.experts import RoutedExpertActivation
+from .operations.joining import concat, copy, repeat_interleave
 from .operations.matmul import linear
+from .operations.matmul_batched import matmul
 from .operations.normalization import rms_norm
 from .operations.reduction import argmax, gather, max, sum, topk
 from .operations.sampling import manual_seed, sampling
+from .operations.scanning import cumsum, permute
 from .operations.scatter import scatter
 from .operations.softmax import softmax
-from .operations.unary import ceil, exp, gelu, log, softcap, tanh, typecast
+from .operations.unary import ceil, exp, gelu, log, softcap, softplus, tanh, typecast
 from .storage import Shape
 from .tensor import StorageType, Tensor
 from .trace import begin_trace_capture, end_trace_capture, execute_trace, release_trace, trace_bytes

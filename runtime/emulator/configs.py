@@ -23,6 +23,7 @@ class MathFidelity(Enum):
 
 
 class UnaryOpType(Enum):
+    EXP = 0
     GELU = 2
     GELU_TANH = 3
     RELU = 4
@@ -160,6 +161,18 @@ class MatmulMultiCoreReuseMultiCast1DProgramConfig(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MatmulMultiCoreReuseProgramConfig(_Checked):
+    """Every core holds whole matrices of a batch, or rows of one. Blocks are counted in tiles."""
+
+    compute_with_storage_grid_size: CoreCoord
+    in0_block_w: int
+    out_subblock_h: int
+    out_subblock_w: int
+    per_core_M: int
+    per_core_N: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class MinimalMatmulConfig(_Checked):
     """Blocks of the minimal matmul in tiles: rows and columns of the output, and the inner dimension, at a time."""
 
@@ -180,3 +193,25 @@ class SDPAProgramConfig(_Checked):
     k_chunk_size: int
     exp_approx_mode: bool | None = None
     max_cores_per_head_batch: int = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkGdnPhasedProgramConfig(_Checked):
+    """The delta rule in two programs: every chunk is prepared by itself, then states follow one another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkGdnFusedProgramConfig(_Checked):
+    """The delta rule in one program over the whole grid, which is refused: it is not modelled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkGdnMonoProgramConfig(_Checked):
+    """The delta rule in one program with one core for each head, which is refused: it is not modelled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QkvCausalConv1dSiluProgramConfig(_Checked):
+    """Channels that a core of the causal convolution takes at a time."""
+
+    channel_chunk_size: int

@@ -11,7 +11,7 @@ from typing import Any
 
 from runtime.backend import ttnn
 from runtime.expert_weights import arranged
-from runtime.tables import layer_kinds, states, states_held
+from runtime.tables import held_states, layer_kinds, states, wave_rows
 from runtime.weights import flat
 
 NO_STAGE: Callable[[str], None] = lambda name: None  # noqa: E731
@@ -94,10 +94,9 @@ class Allocator:
     def stores(self, module: ModuleType) -> SimpleNamespace:
         """Caches of all layers with keys; states of the rows of the largest wave, and beside them what the slots hold."""
         held = {store.name: self.copies(store, store.layers) for store in module.STORES}
-        rows = max(shape.rows for shape in module.TRACES)
         for state in states(module):
-            held[state.name] = [tuple(self.copies(state, rows)) for _ in range(state.layers)]
-            held[f"{state.name} of slots"] = self.copies(state, state.layers * (states_held(module) - rows))
+            held[state.name] = [tuple(self.copies(state, wave_rows(module))) for _ in range(state.layers)]
+            held[f"{state.name} of slots"] = self.copies(state, state.layers * held_states(module))
         return SimpleNamespace(**held)
 
     def copies(self, entry: Any, count: int) -> list[Any]:

@@ -7,10 +7,18 @@ names the cases that the library lets pass and the emulator refuses, with the re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from tests.support.emulator_delta_cases import (
+    CONVOLUTION_CASES,
+    CONVOLUTION_STRICTER,
+    DELTA_CASES,
+    DELTA_STRICTER,
+    NORM_CASES,
+)
+from tests.support.emulator_join_cases import BATCHED_CASES, JOIN_CASES, JOIN_STRICTER
 from tests.support.emulator_minimal_cases import MINIMAL_CASES, MINIMAL_STRICTER
 from tests.support.emulator_score_cases import SCORE_CASES, SCORE_STRICTER
 from tests.support.emulator_tail_cases import TAIL_CASES, TAIL_STRICTER
@@ -44,7 +52,7 @@ def _describe(tensor: Any) -> str:
 def factory(t: Any, create: Callable[..., Any]) -> Any:
     """`make` on namespace `t`; `create(shape, dtype, layout, memory_config, values)` makes one device tensor.
 
-    `values` matter to the emulator only, which reads them: a range for integers that must be legal.
+    `values` matter to the emulator only, which reads them: integers that must be legal, or what constants must hold.
     """
 
     def make(
@@ -52,7 +60,7 @@ def factory(t: Any, create: Callable[..., Any]) -> Any:
         dtype: str = BF16,
         layout: str = "TILE",
         place: str = "DRAM",
-        values: range | None = None,
+        values: Sequence[int] | None = None,
     ) -> Any:
         memory_config = t.DRAM_MEMORY_CONFIG if place == "DRAM" else t.L1_MEMORY_CONFIG
         return create(list(shape), getattr(t, dtype), getattr(t, f"{layout}_LAYOUT"), memory_config, values)
@@ -817,6 +825,7 @@ CASES |= {
 # --- what follows the body, and what some families add ----------------------------------------------------------------
 
 CASES |= TAIL_CASES | MINIMAL_CASES | WINDOW_CASES | SCORE_CASES
+CASES |= DELTA_CASES | CONVOLUTION_CASES | NORM_CASES | JOIN_CASES | BATCHED_CASES
 
 # --- where the emulator is stricter than the library -----------------------------------------------------------------
 
@@ -851,3 +860,4 @@ STRICTER = {
     "argmax, integers": NOT_MODELLED,
     "topk, k 0": "an empty tensor is a mistake of the caller's",
 } | TAIL_STRICTER | MINIMAL_STRICTER | WINDOW_STRICTER | SCORE_STRICTER
+STRICTER |= DELTA_STRICTER | CONVOLUTION_STRICTER | JOIN_STRICTER

@@ -371,7 +371,6 @@ TAIL_STRICTER = {
     "sum, rows": NOT_MODELLED,
     "subtract a column of rank 2": NOT_MODELLED,
     "subtract from a column": NOT_MODELLED,
-    "subtract a row": NOT_MODELLED,
     "subtract rows": NOT_MODELLED,
     "subtract rows from tiles": NOT_MODELLED,
     "subtract integers": NOT_MODELLED,

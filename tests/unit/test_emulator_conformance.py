@@ -35,12 +35,11 @@ def emulated(board: str, name: str) -> str:
     def create(shape, dtype, layout, memory_config, values):
         tensor = emulator.empty(shape, dtype=dtype, layout=layout, device=device, memory_config=memory_config)
         buffer = tensor.ownership.buffer
-        if buffer.spec.is_float:
-            buffer.values = torch.zeros(shape)
-        elif values is not None and len(values) == buffer.spec.volume:
-            buffer.values = torch.tensor(list(values)).reshape(shape)
+        kind = torch.float32 if buffer.spec.is_float else torch.int64
+        if values is not None and len(values) == buffer.spec.volume:
+            buffer.values = torch.tensor(list(values), dtype=kind).reshape(shape)
         else:
-            buffer.values = torch.zeros(shape, dtype=torch.int64)
+            buffer.values = torch.zeros(shape, dtype=kind)
         return tensor
 
     return outcome(emulator, CASES[name], factory(emulator, create))

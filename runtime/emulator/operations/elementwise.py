@@ -20,17 +20,18 @@ from .unary import ACTIVATIONS
 FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
-def _plan_binary(device: Device, a: TensorSpec, b: TensorSpec, name, dtype, memory_config, activations) -> Plan:
+def _plan_binary(device: Device, a: TensorSpec, b: TensorSpec, name, dtype, memory_config, *activations) -> Plan:
     require(
-        len(a.shape) == len(b.shape) and all(size in (1, whole) for whole, size in zip(a.shape, b.shape)),
+        len(a.shape) == len(b.shape) and all(one == other or 1 in (one, other) for one, other in zip(a.shape, b.shape)),
         name,
-        f"the second input must have the sizes of the first or 1 (other broadcasting is not modelled): "
+        f"both inputs must have the same sizes, or 1 where the other's is repeated, and equally many: "
         f"{list(a.shape)} and {list(b.shape)}",
     )
+    shape = tuple(map(max, a.shape, b.shape))
     require(a.layout is Layout.TILE and b.layout is Layout.TILE, name, "both inputs must be in tiles")
     require(a.is_float and b.is_float, name, f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
     require(dtype is None or dtype in FLOATS, name, f"the output must be floats, got {dtype}")
-    return Plan((tensor_spec(a.shape, dtype or a.dtype, Layout.TILE, memory_config or a.memory_config),))
+    return Plan((tensor_spec(shape, dtype or a.dtype, Layout.TILE, memory_config or a.memory_config),))
 
 
 def _checked_activations(name: str, activations: Sequence[UnaryOpType]) -> tuple[UnaryOpType, ...]:
@@ -40,17 +41,19 @@ def _checked_activations(name: str, activations: Sequence[UnaryOpType]) -> tuple
     return tuple(activations)
 
 
-def _binary(name, function, a, b, dtype, memory_config, activations) -> Tensor:
-    activations = _checked_activations(name, activations)
+def _binary(name, function, a, b, dtype, memory_config, activations, of_second) -> Tensor:
+    activations, of_second = _checked_activations(name, activations), _checked_activations(name, of_second)
 
     def compute(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        for activation in of_second:
+            b = ACTIVATIONS[activation](b)
         if not activations:
             return function(a, b)
         for activation in activations:
             a = ACTIVATIONS[activation](a)
-        return function(a, b, out=a)
+        return function(a, b, out=a) if a.shape == torch.broadcast_shapes(a.shape, b.shape) else function(a, b)
 
-    return launch(name, (a, b), (name, dtype, memory_config, activations), _plan_binary, compute)[0]
+    return launch(name, (a, b), (name, dtype, memory_config, activations, of_second), _plan_binary, compute)[0]
 
 
 def _plan_scaled(device: Device, a: TensorSpec, factor, dtype, memory_config, activations) -> Plan:
@@ -88,9 +91,11 @@ def add(
     dtype: DataType | None = None,
     memory_config: MemoryConfig | None = None,
     input_tensor_a_activations: Sequence[UnaryOpType] = (),
+    input_tensor_b_activations: Sequence[UnaryOpType] = (),
 ) -> Tensor:
-    """activation(a) + b, which has the sizes of a or 1, and then stands for all along that dimension."""
-    return _binary("add", torch.add, input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
+    """activation(a) + activation(b), which has the sizes of a or 1, and then stands for all along that dimension."""
+    activations = (input_tensor_a_activations, input_tensor_b_activations)
+    return _binary("add", torch.add, input_tensor_a, input_tensor_b, dtype, memory_config, *activations)
 
 
 @checked
@@ -101,23 +106,16 @@ def mul(
     dtype: DataType | None = None,
     memory_config: MemoryConfig | None = None,
     input_tensor_a_activations: Sequence[UnaryOpType] = (),
+    input_tensor_b_activations: Sequence[UnaryOpType] = (),
 ) -> Tensor:
-    """activation(a) * b, which has the sizes of a or 1, or is a number, of which bfloat16 is held where a is not float32."""
+    """activation(a) * activation(b), which has the sizes of a or 1, or is a number, of which bfloat16 is held where a is not
+    float32.
+    """
     if isinstance(input_tensor_b, (int, float)):
+        require(len(input_tensor_b_activations) == 0, "mul", "an activation of a number is not modelled")
         return _scaled(input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
-    return _binary("mul", torch.mul, input_tensor_a, input_tensor_b, dtype, memory_config, input_tensor_a_activations)
-
-
-def _plan_subtract(device: Device, a: TensorSpec, b: TensorSpec, dtype, memory_config) -> Plan:
-    require(
-        b.shape in (a.shape, (*a.shape[:-1], 1)),
-        "subtract",
-        f"what is subtracted must have the shape {list(a.shape)} or be one column of it, got {list(b.shape)}",
-    )
-    require(a.layout is Layout.TILE and b.layout is Layout.TILE, "subtract", "both inputs must be in tiles")
-    require(a.is_float and b.is_float, "subtract", f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
-    require(dtype is None or dtype in FLOATS, "subtract", f"the output must be floats, got {dtype}")
-    return Plan((tensor_spec(a.shape, dtype or a.dtype, Layout.TILE, memory_config or a.memory_config),))
+    activations = (input_tensor_a_activations, input_tensor_b_activations)
+    return _binary("mul", torch.mul, input_tensor_a, input_tensor_b, dtype, memory_config, *activations)
 
 
 @checked
@@ -128,5 +126,5 @@ def subtract(
     dtype: DataType | None = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
-    """a - b, where b has the shape of a or is one column [.., rows, 1] that every column of a is lessened by."""
-    return launch("subtract", (input_tensor_a, input_tensor_b), (dtype, memory_config), _plan_subtract, torch.sub)[0]
+    """a - b, where b has the sizes of a or 1: one column [.., rows, 1] lessens every column of a, one row every row."""
+    return _binary("subtract", torch.sub, input_tensor_a, input_tensor_b, dtype, memory_config, (), ())

@@ -11,6 +11,7 @@ from typing import Any
 from ..configs import (
     MatmulMultiCoreReuseMultiCast1DProgramConfig,
     MatmulMultiCoreReuseMultiCastProgramConfig,
+    MatmulMultiCoreReuseProgramConfig,
     WormholeComputeKernelConfig,
 )
 from ..device import Device
@@ -74,6 +75,40 @@ def check_program(
     return _buffer_bytes(program, inner_tiles, a.dtype, b.dtype, output.dtype, bias, compute)
 
 
+def check_reuse_program(
+    device: Device,
+    name: str,
+    a: TensorSpec,
+    b: TensorSpec,
+    output: TensorSpec,
+    program: MatmulMultiCoreReuseProgramConfig,
+    compute: WormholeComputeKernelConfig,
+    inner: int,
+    transposed: bool,
+) -> int:
+    """Refuse an illegal program over a batch of matrices; return the bytes of L1 that a legal one takes on each core.
+
+    A core holds rows of one matrix, or several whole ones. Cores take turns where there are fewer of them than blocks.
+    """
+    row_tiles, column_tiles = output.padded_shape[-2] // TILE, output.padded_shape[-1] // TILE
+    inner_tiles = -(-inner // TILE)
+    _check_blocks(name, program, inner_tiles, compute)
+    _check_grid(device, name, program)
+    rows, columns = program.per_core_M, program.per_core_N
+    require(columns == column_tiles, name, f"per_core_N {columns} must be the {column_tiles} tiles of a row")
+    require(
+        rows % row_tiles == 0 if rows > row_tiles else row_tiles % rows == 0,
+        name,
+        f"per_core_M {rows} must divide the {row_tiles} tiles of a matrix, or be a multiple of them",
+    )
+    block_rows = min(rows, row_tiles)
+    width = program.in0_block_w
+    size = 2 * width * (block_rows * TILE_BYTES[a.dtype] * (2 if transposed else 1) + columns * TILE_BYTES[b.dtype])
+    size += rows * columns * TILE_BYTES[output.dtype]
+    partial = _partial_type(inner_tiles // width, output.dtype, compute)
+    return size if partial is output.dtype else size + rows * columns * TILE_BYTES[partial]
+
+
 def _check_blocks(name: str, program: Any, inner_tiles: int, compute: WormholeComputeKernelConfig) -> None:
     block_h, block_w = _block(program)
     sizes = {
@@ -114,6 +149,8 @@ def _check_grid(device: Device, name: str, program: Any) -> None:
 
 
 def _block(program: Any) -> tuple[int, int]:
+    if isinstance(program, MatmulMultiCoreReuseProgramConfig):
+        return program.per_core_M, program.per_core_N
     block_h = program.per_core_M if program.out_block_h is None else program.out_block_h
     block_w = program.per_core_N if program.out_block_w is None else program.out_block_w
     return block_h, block_w
@@ -135,15 +172,17 @@ def _buffer_bytes(
     steps = inner_tiles // program.in0_block_w
     copies = 2 if steps > 1 else 1
     size = copies * program.in0_block_w * (block_h * TILE_BYTES[a] + block_w * TILE_BYTES[b])
-    if compute.fp32_dest_acc_en:
-        partial = DataType.FLOAT32
-    elif compute.packer_l1_acc and steps > 1:
-        partial = DataType.BFLOAT16
-    else:
-        partial = output
+    partial = _partial_type(steps, output, compute)
     size += block_h * block_w * TILE_BYTES[output]
     if partial is not output:
         size += block_h * block_w * TILE_BYTES[partial]
     if bias is not None:
         size += block_w * TILE_BYTES[bias.dtype]
     return size
+
+
+def _partial_type(steps: int, output: DataType, compute: WormholeComputeKernelConfig) -> DataType:
+    """Of the sums before the last of `steps` along the inner dimension."""
+    if compute.fp32_dest_acc_en:
+        return DataType.FLOAT32
+    return DataType.BFLOAT16 if compute.packer_l1_acc and steps > 1 else output

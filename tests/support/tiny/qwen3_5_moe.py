@@ -11,9 +11,9 @@ KIND = "Qwen3_5Moe"
 RECURRENT = {
     "qwen3_5_moe": replace(
         QWEN3_5,
-        intermediate=32,
+        intermediate=64,
         experts=Experts(
-            8, per_token=3, intermediate=32, renormalise=True, published="qwen3_5_moe", shared_intermediate=32
+            8, per_token=3, intermediate=64, renormalise=True, published="qwen3_5_moe", shared_intermediate=32
         ),
     )
 }

@@ -8,8 +8,8 @@ from runtime.tables import Experts, GatedDeltaNet
 from tests.support.tiny.base import HYBRID, YARN
 
 KIND = "Qwen3Next"
-EXPERTS = Experts(8, per_token=2, intermediate=32, renormalise=True, published="qwen3_moe", shared_intermediate=64)
-QWEN3_NEXT = replace(HYBRID, intermediate=32, experts=EXPERTS)
+EXPERTS = Experts(8, per_token=2, intermediate=64, renormalise=True, published="qwen3_moe", shared_intermediate=64)
+QWEN3_NEXT = replace(HYBRID, intermediate=64, experts=EXPERTS)
 RECURRENT = {"qwen3_next": QWEN3_NEXT}
 RECURRENT_VARIATIONS = {
     "qwen3_next-a-value-head-for-each-key-head": replace(
