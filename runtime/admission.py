@@ -7,6 +7,7 @@ never its padding: fill entries past its last block are -1, so padding needs no 
 
 from __future__ import annotations
 
+from numbers import Integral
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +17,7 @@ from runtime.arguments import flags, largest_unsigned, matrix, numbers
 from runtime.errors import (
     CapacityExceeded,
     ContextExceeded,
+    InvalidBoundary,
     InvalidLength,
     InvalidPage,
     InvalidSlice,
@@ -27,20 +29,32 @@ from runtime.errors import (
     SharedBlock,
 )
 from runtime.pages import block_count
+from runtime.positions import Positions
 from runtime.request import PrefillRequest
 from runtime.slices import SliceCursors
+from runtime.tables import state_slots
 
 
 class Admission:
     """Checks rows against the sizes that a module states and the slices that are under way."""
 
-    def __init__(self, module: ModuleType, cursors: SliceCursors, blocks: int | None = None) -> None:
+    def __init__(
+        self,
+        module: ModuleType,
+        cursors: SliceCursors,
+        blocks: int | None = None,
+        positions: Positions | None = None,
+    ) -> None:
+        """positions: where the slots of a module with recurrent state stand."""
         self._vocabulary: int = module.VOCABULARY
         self._context: int = module.CONTEXT
         self._block_size: int = module.BLOCK_SIZE
         self._blocks: int = module.KEY_VALUE_BLOCKS if blocks is None else blocks
         self._alignment: int = module.ALIGNMENT
         self._cursors = cursors
+        self._positions = positions
+        # A live sequence holds at least one block, so no more sequences than blocks can exist.
+        self._slots = min(self._blocks, state_slots(module) if positions is not None else self._blocks)
 
     def rows(
         self,
@@ -51,11 +65,13 @@ class Admission:
         slots: Any,
         final: Any,
         moves: tuple[tuple[int, int], ...] = (),
+        keep_at: Any = None,
     ) -> tuple[PrefillRequest, ...]:
         """The rows of a call in the caller's order.
 
         tokens: [rows, width], whole prompts from position 0. page_table: [rows, blocks]. prompt_lens, start_pos, slots:
-        one for each row. final: one bool, or one for each row. moves: what happens to open slots first. Raises
+        one for each row. final: one bool, or one for each row. moves: what happens to open slots first. keep_at: None, or a
+        position or None for each row. Raises
         RequestError where these do not fit together and a RowError, which names the first row that cannot be served and
         those that could, otherwise.
         """
@@ -72,6 +88,7 @@ class Admission:
         starts = [0] * count if start_pos is None else numbers(start_pos, "start_pos", count)
         taken = list(range(count)) if slots is None else numbers(slots, "slots", count)
         finals = flags(final, "final", count)
+        kept = self._kept(keep_at, count)
         # One look at the span of the longest row usually clears every row of being looked at alone.
         widest = max(0, *lengths)
         trusted = (
@@ -85,7 +102,7 @@ class Admission:
         for row in range(count):
             try:
                 slot = taken[row]
-                if slot in seen or not 0 <= slot < self._blocks:
+                if slot in seen or not 0 <= slot < self._slots:
                     self._refuse_slot(row, slot, taken)
                 seen.add(slot)
                 admitted.append(
@@ -99,6 +116,7 @@ class Admission:
                         finals[row],
                         trusted,
                         moves,
+                        kept[row],
                     )
                 )
             except RowError as error:
@@ -123,12 +141,16 @@ class Admission:
         final: bool,
         trusted: bool,
         moves: tuple[tuple[int, int], ...],
+        keep_at: int,
     ) -> PrefillRequest:
         block_size = self._block_size
-        begin = self._begin(row, length, cached, len(tokens))
+        begin, recomputed = self._begin(row, length, cached, len(tokens)), ""
         if not final and (cached == length or length % block_size):
             self._refuse_slice(row, cached, length)
         self._cursors.check(row, slot, cached, length, moves)
+        if self._positions is not None:
+            begin, recomputed = self._positions.begin(row, slot, cached, length, moves)
+            keep_at = self._boundary(row, keep_at, begin, length)
         blocks = block_count(length, block_size)
         if blocks > len(pages) or blocks > self._blocks:
             self._refuse_capacity(row, length, blocks, len(pages))
@@ -138,7 +160,8 @@ class Admission:
         live = pages[:blocks]
         if not trusted and largest_unsigned(live) >= self._blocks:
             self._refuse_page(row, live)
-        return PrefillRequest(row, slot, computed.astype(np.int32), begin, cached, length, live.astype(np.int32), final)
+        own, live = computed.astype(np.int32), live.astype(np.int32)
+        return PrefillRequest(row, slot, own, begin, cached, length, live, final, keep_at, recomputed)
 
     def _begin(self, row: int, length: int, cached: int, width: int) -> int:
         """The first position that is computed."""
@@ -149,15 +172,46 @@ class Admission:
         # A row whose every token is cached still has to produce its last hidden row: back off to the boundary below it.
         return min(cached, length - 1) // self._alignment * self._alignment
 
-    def spans(self, tokens: Any, page_table: Any, prompt_lens: Any, start_pos: Any) -> list[tuple[int, int, int]]:
-        """(cached, first computed position, length) of each row, after the checks of ranks and lengths alone."""
+    def _kept(self, keep_at: Any, count: int) -> list[int]:
+        """For each row the position whose state is to be kept, 0 for none."""
+        if keep_at is None:
+            return [0] * count
+        if self._positions is None:
+            raise RequestError("keep_at is given, and the module has no recurrent state that could be kept")
+        if isinstance(keep_at, Integral) and not isinstance(keep_at, bool):
+            return [int(keep_at)] * count
+        given = list(keep_at) if isinstance(keep_at, (list, tuple)) else keep_at
+        return numbers([0 if entry is None else entry for entry in given], "keep_at", count)
+
+    def _boundary(self, row: int, keep_at: int, begin: int, length: int) -> int:
+        """The position to keep where it lies within what is computed; elsewhere no pass comes by and it is passed over."""
+        if keep_at % self._alignment:
+            below = keep_at // self._alignment * self._alignment
+            raise InvalidBoundary(
+                row,
+                f"the state at {keep_at} cannot be kept, since passes begin at multiples of {self._alignment}; ask for "
+                f"{below} or {below + self._alignment}",
+            )
+        return keep_at if begin < keep_at < length else 0
+
+    def spans(
+        self, tokens: Any, page_table: Any, prompt_lens: Any, start_pos: Any, slots: Any = None
+    ) -> list[tuple[int, int, int]]:
+        """(cached, first computed position, length) of each row, after the checks of ranks, lengths and states alone."""
         width = matrix(tokens, "tokens").shape[1]
         count = len(matrix(page_table, "page_table"))
         lengths = numbers(prompt_lens, "prompt_lens", count)
         starts = [0] * count if start_pos is None else numbers(start_pos, "start_pos", count)
-        return [
+        found = [
             (cached, self._begin(row, length, cached, width), length)
             for row, (length, cached) in enumerate(zip(lengths, starts))
+        ]
+        if self._positions is None:
+            return found
+        taken = list(range(count)) if slots is None else numbers(slots, "slots", count)
+        return [
+            (cached, self._positions.begin(row, slot, cached, length)[0], length)
+            for row, (slot, (cached, _, length)) in enumerate(zip(taken, found))
         ]
 
     def _shared_blocks(self, requests: list[PrefillRequest]) -> list[RowError]:
@@ -249,7 +303,7 @@ class Admission:
         )
 
     def _refuse_slot(self, row: int, slot: int, slots: list[int]) -> None:
-        if not 0 <= slot < self._blocks:
-            # A live sequence holds at least one block, so no more sequences than blocks can exist.
-            raise InvalidSlot(row, f"slot {slot} is not one of 0 to {self._blocks - 1}")
+        if not 0 <= slot < self._slots:
+            held = "; the module holds the recurrent state of so many sequences" if self._slots < self._blocks else ""
+            raise InvalidSlot(row, f"slot {slot} is not one of 0 to {self._slots - 1}{held}")
         raise InvalidSlot(row, f"slot {slot} is also the slot of row {slots.index(slot)}; give each row its own")

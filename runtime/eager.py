@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from runtime.bindings import Bindings
-from runtime.request import TOP_K, InvocationResult, PrefillChunk, PreparedPrefill
+from runtime.request import TOP_K, InvocationResult, PrefillChunk, PreparedPrefill, result
 from runtime.resources import Scope
 from runtime.stats import DISPATCH, STAGE
 
@@ -19,6 +19,7 @@ class Eager:
         self.stager = bindings.stager
         self.postprocess = bindings.postprocess
         self.body = bindings.module.body
+        self.states = bindings.states
 
     def check(self, prepared: PreparedPrefill) -> None:
         """Refuse what would have to be compiled while traces live, before anything is staged."""
@@ -34,25 +35,27 @@ class Eager:
         """
         ownership, stats = self.bindings.ownership, self.bindings.stats
         *earlier, last = prepared.chunks
+        self.states.load(prepared)
         with ownership.scope() as scope:
             choice = self._choice(prepared, scope) if earlier else None
             for chunk in earlier:
+                self.states.reach(prepared, chunk)
                 with ownership.scope() as inner:
                     self._execute(prepared, chunk, self._stage(prepared, chunk, inner), inner)
+            self.states.reach(prepared, last)
             inputs = self._stage(prepared, last, scope)
             choice = choice or self._choice(prepared, scope)
             hidden = self._execute(prepared, last, inputs, scope)
+            self.states.finish()
             if not prepared.final:
-                return InvocationResult(prepared.source_rows, prepared.slots, prepared.sampling, None, scope.move())
+                return result(prepared, None, scope.move())
             with stats.phase(DISPATCH):
                 scope.release(*[tensor for tensor in vars(inputs).values() if tensor is not inputs.last_rows])
                 output, scored = self.postprocess(
                     hidden, inputs.last_rows, prepared.sampling, prepared.choices, choice, scope
                 )
                 owned = scope.move(*[tensor for tensor in (output, scored) if tensor is not None])
-        return InvocationResult(
-            prepared.source_rows, prepared.slots, prepared.sampling, output, owned, scored, prepared.choices
-        )
+        return result(prepared, output, owned, scored)
 
     def _choice(self, prepared: PreparedPrefill, scope: Scope) -> SimpleNamespace | None:
         if not prepared.final or prepared.sampling != TOP_K:

@@ -123,6 +123,29 @@ class DirtySlot(RowError):
     """An earlier slice of this slot failed half way; `reset(slot)` forgets the sequence."""
 
 
+class StatePosition(RowError):
+    """A row does not start where its slot holds recurrent state, or no longer begins where its plan says."""
+
+
+class InvalidBoundary(RowError):
+    """A position whose recurrent state is to be kept is no multiple of the module's alignment."""
+
+
+# --- recurrent state -------------------------------------------------------------------------------------------------
+
+
+class StateSlotError(PrefillError):
+    """A slot of recurrent state is out of range, holds none, or none is free."""
+
+
+class SnapshotMismatch(PrefillError):
+    """A snapshot is not whole, or is of a module with other recurrent layers."""
+
+
+class NoBatchedRecurrence(PrefillError):
+    """The module has no recurrence for so many rows at once; the rows are to be run one by one."""
+
+
 # --- running ---------------------------------------------------------------------------------------------------------
 
 

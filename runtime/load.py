@@ -12,7 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from runtime.errors import DeviceMismatch, ModuleError
-from runtime.tables import REPLICATE, Shape, rotary_switch, window_reach
+from runtime.recurrent_tables import check_recurrence
+from runtime.tables import REPLICATE, Shape, rotary_switch, states, window_reach
 
 CONSTANTS = (
     "MODEL",
@@ -68,7 +69,7 @@ def check_module(module: ModuleType) -> None:
     if missing:
         raise ModuleError(f"{module.__name__} is no emitted module: it lacks {', '.join(missing)}")
     _check_sizes(module)
-    for entry in (*module.WEIGHTS, *module.LAYER_WEIGHTS, *module.STORES):
+    for entry in (*module.WEIGHTS, *module.LAYER_WEIGHTS, *module.STORES, *states(module)):
         if entry.placement != REPLICATE:
             raise ModuleError(f"{entry.name} is placed {entry.placement!r}; this runtime only places {REPLICATE!r}")
     _check_rotary_tables(module)
@@ -76,6 +77,7 @@ def check_module(module: ModuleType) -> None:
         _check_shape(module, shape)
     _check_chunks(module)
     _check_windows(module)
+    check_recurrence(module)
 
 
 def _check_sizes(module: ModuleType) -> None:

@@ -20,24 +20,33 @@ def block_count(tokens: int, block_size: int) -> int:
     return -(-tokens // block_size)
 
 
-def write_entries(into: np.ndarray, request: PrefillRequest, start: int, block_size: int) -> None:
+def write_entries(
+    into: np.ndarray, request: PrefillRequest, start: int, block_size: int, stop: int | None = None
+) -> None:
     """Put one row's fill entries of the pass at `start` into `into`, which holds -1 and is as wide as the row's share.
 
-    Written are the blocks between the cached length, which others may share, and the end of the real tokens.
+    Written are the blocks between the cached length, which others may share, and the end of the real tokens, or `stop`
+    where the pass ends before them.
     """
     first = start // block_size
     low = max(first, request.cached // block_size)
     high = min(first + len(into), len(request.pages))
+    if stop is not None:
+        high = min(high, block_count(stop, block_size))
     if low < high:
         into[low - first : high - first] = request.pages[low:high]
 
 
-def fill_table(requests: tuple[PrefillRequest, ...], rows: int, width: int, start: int, block_size: int) -> np.ndarray:
-    """Fill entries int32 [1, width]: the rows back to back, `width / rows` entries each, padding rows all -1."""
+def fill_table(
+    requests: tuple[PrefillRequest, ...], rows: int, width: int, start: int, block_size: int, stop: int | None = None
+) -> np.ndarray:
+    """Fill entries int32 [1, width]: the rows back to back, `width / rows` entries each, padding rows all -1. `stop`: where
+    the pass ends, by default not before its rows.
+    """
     table = np.full((1, width), NO_WRITE, dtype=np.int32)
     share = width // rows
     for index, request in enumerate(requests):
-        write_entries(table[0, index * share : (index + 1) * share], request, start, block_size)
+        write_entries(table[0, index * share : (index + 1) * share], request, start, block_size, stop)
     return table
 
 

@@ -5,6 +5,9 @@ length: as many of the largest wave as the rows fill, then the smallest wave tha
 to 8 run as 8 + 1, 3 as a padded 4). Every other row runs in chunks: whole prefill chunks from where it begins and,
 last, the smallest length that holds what is left. Rows that begin at the same position and are cut alike share their
 chunks where the tables have shapes for it.
+
+Of a row in a module with recurrent state, the state at one aligned position is kept beside the last one. Where no pass would
+begin there, the row is cut in two segments, and a pass of the first may stop before it is full.
 """
 
 from __future__ import annotations
@@ -13,9 +16,12 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from types import ModuleType
 
-from runtime.errors import NoShape
+from runtime.errors import NoBatchedRecurrence, NoShape
+from runtime.recurrence import require_batched, route
 from runtime.request import PreparedPrefill, PrefillChunk, PrefillRequest
-from runtime.tables import Shape
+from runtime.tables import Shape, recurrence, states
+
+Segment = tuple[int, int, int]  # of a row's passes: first position, whole chunks, length of the last pass
 
 
 def smallest_wave(rows: Iterable[int]) -> tuple[int, ...]:
@@ -39,6 +45,9 @@ class Planner:
 
     def __init__(self, module: ModuleType) -> None:
         self._chunk: int = module.PREFILL_CHUNK
+        self._alignment: int = module.ALIGNMENT
+        self._recurrent = bool(states(module))
+        self._forms = recurrence(module)
         self._shapes: dict[tuple[bool, int, int], Shape] = {}
         packed: dict[int, set[int]] = {}
         chunked: dict[int, set[int]] = {}
@@ -59,38 +68,62 @@ class Planner:
         """Every row exactly once. Groups are ordered by their first row and rows within a group as the caller gave
         them. alone: no two rows share a pass.
         """
-        groups: dict[tuple[bool, int, int, int, bool], list[PrefillRequest]] = {}
+        groups: dict[tuple[bool, tuple[Segment, ...], bool, int], list[PrefillRequest]] = {}
         for request in requests:
-            group = self._group(request.row, request.cached, request.begin, request.length)
-            groups.setdefault((*group, request.final), []).append(request)
+            cut = self.cut(request.begin, request.length, request.final, request.keep_at) if self._recurrent else 0
+            group = self._group(request.row, request.cached, request.begin, request.length, cut)
+            groups.setdefault((*group, request.final, cut if request.keep_at else 0), []).append(request)
         prepared: list[PreparedPrefill] = []
-        for (is_chunked, begin, whole, tokens, final), rows in groups.items():
-            waves = self._chunk_waves[whole > 0, tokens] if is_chunked else self._waves[tokens]
-            if alone:
+        for (is_chunked, segments, final, keep_at), rows in groups.items():
+            waves = self._waves_of(is_chunked, segments)
+            if alone or not self._is_batched(len(rows), waves):
                 waves = waves[:2]
             at = 0
             for real, padded in split(len(rows), waves):
                 wave = tuple(rows[at : at + real])
                 at += real
                 stop = wave[0].length if real == 1 else max([request.length for request in wave])
-                chunks = self._chunks(is_chunked, padded, begin, whole, tokens, stop)
-                prepared.append(PreparedPrefill(wave, chunks, sampling, final))
+                chunks = self._chunks(is_chunked, padded, segments, stop)
+                routes = self._routes(wave, chunks) if self._forms else ()
+                prepared.append(PreparedPrefill(wave, chunks, sampling, final, keep_at=keep_at, routes=routes))
         return tuple(prepared)
 
-    def shapes(self, cached: int, begin: int, length: int) -> frozenset[Shape]:
+    def shapes(self, cached: int, begin: int, length: int, cut: int = 0) -> frozenset[Shape]:
         """What a row runs when it runs by itself. Raises NoShape, for row 0."""
-        is_chunked, first, whole, tokens = self._group(0, cached, begin, length)
-        waves = self._chunk_waves[whole > 0, tokens] if is_chunked else self._waves[tokens]
-        return frozenset([chunk.shape for chunk in self._chunks(is_chunked, waves[1], first, whole, tokens, length)])
+        is_chunked, segments = self._group(0, cached, begin, length, cut)
+        waves = self._waves_of(is_chunked, segments)
+        return frozenset([chunk.shape for chunk in self._chunks(is_chunked, waves[1], segments, length)])
 
-    def _group(self, row: int, cached: int, begin: int, length: int) -> tuple[bool, int, int, int]:
-        """What rows of one wave have in common: chunked or not, first position, whole chunks, last length."""
-        if not cached or not self._chunk_lengths:  # without chunks every row runs from its start; cached blocks stay as they are
+    def cut(self, begin: int, length: int, final: bool, keep_at: int = 0) -> int:
+        """Where a pass has to begin because the state there is to be kept, 0 where none has to: where the caller says, or at
+        the last aligned position of a slice that ends past it, from where the next slice begins.
+        """
+        if not self._recurrent or not self._chunk_lengths:
+            return 0
+        aligned = length // self._alignment * self._alignment
+        if keep_at or final or aligned == length:
+            return keep_at
+        return aligned if aligned > begin else 0
+
+    def _group(
+        self, row: int, cached: int, begin: int, length: int, cut: int = 0
+    ) -> tuple[bool, tuple[Segment, ...]]:
+        """What rows of one wave have in common: chunked or not, and of each segment its first position, whole chunks and
+        last length. A cut makes two segments of a row.
+        """
+        # Without chunks every row runs from its start; cached blocks stay as they are.
+        packed = not cached or not self._chunk_lengths or self._recurrent and not begin
+        if packed and not cut:
             lengths = self._lengths
             at = bisect_left(lengths, length)
             if at < len(lengths):
-                return False, 0, 0, lengths[at]
-        rest = length - begin
+                return False, ((0, 0, lengths[at]),)
+        if not cut:
+            return True, (self._segment(row, begin, length),)
+        return True, (self._segment(row, begin, cut), self._segment(row, cut, length))
+
+    def _segment(self, row: int, begin: int, end: int) -> Segment:
+        rest = end - begin
         whole = (rest - 1) // self._chunk
         at = bisect_left(self._chunk_lengths, rest - whole * self._chunk)
         if at == len(self._chunk_lengths) or len(self._chunk_waves[whole > 0, self._chunk_lengths[at]]) == 1:
@@ -99,14 +132,43 @@ class Planner:
                 f"no pass of the module holds {rest} tokens from position {begin}: "
                 f"its lengths are {self._lengths}, its chunk lengths {self._chunk_lengths}",
             )
-        return True, begin, whole, self._chunk_lengths[at]
+        return begin, whole, self._chunk_lengths[at]
+
+    def _waves_of(self, is_chunked: bool, segments: tuple[Segment, ...]) -> tuple[int, ...]:
+        """The `smallest_wave` table of rows that are cut alike: sizes for which every pass of theirs has a shape."""
+        if len(segments) == 1:
+            _, whole, tokens = segments[0]
+            return self._chunk_waves[whole > 0, tokens] if is_chunked else self._waves[tokens]
+        sizes = [set(self._chunk_waves[whole > 0, tokens][1:]) for _, whole, tokens in segments]
+        return smallest_wave(set.intersection(*sizes))
+
+    def _is_batched(self, count: int, waves: tuple[int, ...]) -> bool:
+        """Whether the module has a recurrence for all waves of a group; where it has none, rows run one by one."""
+        try:
+            for _, padded in split(count, waves):
+                require_batched(self._forms, padded)
+        except NoBatchedRecurrence:
+            return False
+        return True
+
+    def _routes(self, wave: tuple[PrefillRequest, ...], chunks: tuple[PrefillChunk, ...]) -> tuple[str, ...]:
+        return tuple(
+            [
+                route(self._forms, chunk.shape.rows, [chunk.real_tokens(request) for request in wave])
+                for chunk in chunks
+            ]
+        )
 
     def _chunks(
-        self, is_chunked: bool, rows: int, begin: int, whole: int, tokens: int, stop: int
+        self, is_chunked: bool, rows: int, segments: tuple[Segment, ...], stop: int
     ) -> tuple[PrefillChunk, ...]:
-        last = PrefillChunk(self._shapes[is_chunked, rows, tokens], begin + whole * self._chunk, stop)
-        if not whole:
-            return (last,)
-        shape = self._shapes[True, rows, self._chunk]
-        starts = range(begin, last.start, self._chunk)
-        return (*[PrefillChunk(shape, start, start + self._chunk) for start in starts], last)
+        ends = (*[begin for begin, _, _ in segments[1:]], stop)
+        chunks: list[PrefillChunk] = []
+        for (begin, whole, tokens), end in zip(segments, ends):
+            last = PrefillChunk(self._shapes[is_chunked, rows, tokens], begin + whole * self._chunk, end)
+            if whole:
+                shape = self._shapes[True, rows, self._chunk]
+                starts = range(begin, last.start, self._chunk)
+                chunks += [PrefillChunk(shape, start, start + self._chunk) for start in starts]
+            chunks.append(last)
+        return tuple(chunks)

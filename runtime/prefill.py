@@ -21,14 +21,16 @@ from runtime.bindings import bind
 from runtime.eager import Eager
 from runtime.errors import PrefillError, ReentrantCall, UnknownMode
 from runtime.estimate import estimates
+from runtime.leases import StateSlots
 from runtime.planner import Planner
 from runtime.request import InvocationResult, PreparedPrefill, Sampling
 from runtime.resources import forget_frames
 from runtime.results import Collected, PendingReads, check_output, collect
 from runtime.sampling import carry, resolve
 from runtime.slices import SliceCursors
+from runtime.snapshots import StateSnapshot, put_back, take
 from runtime.stats import PLAN, Snapshot
-from runtime.tables import Shape, rotary_switch
+from runtime.tables import Shape, rotary_switch, state_slots
 from runtime.traced import Traced
 from runtime.warm_up import Progress, warm_up
 
@@ -57,10 +59,13 @@ class Prefill:
         self._bindings = bind(module, device, weights, stores)
         self._region = trace_region_size
         self._cursors = SliceCursors(rotary_switch(module))
-        self._admission = Admission(module, self._cursors, self._bindings.blocks)
+        self._states = self._bindings.states
+        positions = self._states.positions if self._states else None
+        self._admission = Admission(module, self._cursors, self._bindings.blocks, positions)
         self._planner = Planner(module)
         self._eager = Eager(self._bindings)
         self._traced = Traced(self._bindings)
+        self._slots = StateSlots(state_slots(module), self.reset)
         self._pending = PendingReads()
         self._running = False
 
@@ -79,6 +84,7 @@ class Prefill:
         sampling: str | Sampling | Sequence[Sampling] | None = None,
         final: bool | Sequence[bool] = True,
         slot_remap: Mapping[int, int] | None = None,
+        keep_at: int | Sequence[int | None] | None = None,
     ) -> tuple[PreparedPrefill, ...]:
         """Plan a call. Nothing on the device is touched, and the plan keeps copies, so the arguments may be reused at
         once.
@@ -93,6 +99,11 @@ class Prefill:
         end, and no result is computed. slot_remap: old slot -> new slot of sequences under way that the engine has
         moved; `slots` are the new ones.
 
+        In a module with recurrent state, slots are below STATE_SLOTS, and a start_pos above 0 is a position whose state the
+        slot holds, or the slot holds none: then all tokens are computed, and keys and values below start_pos stay as they
+        are. keep_at: a multiple of ALIGNMENT, or one for each row, whose state is kept beside the one at the end of the
+        prompt, if it lies within what the call computes; by default where the last pass begins.
+
         The environment variable DISABLE_BATCHED_PREFILL, if set to anything but 0, makes every row run by itself.
 
         Raises RequestError, or a RowError that names the row, the numbers and the rows that could be served.
@@ -101,7 +112,10 @@ class Prefill:
         try:
             self._bindings.ownership.require_clean()
             moves = self._cursors.moves(slot_remap)
-            rows = self._admission.rows(tokens, page_table, prompt_lens, start_pos, slots, final, moves)
+            if self._states:
+                for _, slot in moves:
+                    self._states.positions.require_slot(slot)
+            rows = self._admission.rows(tokens, page_table, prompt_lens, start_pos, slots, final, moves, keep_at)
             path, choices = resolve(self._bindings.module, sampling, len(rows))
             plans = self._planner.plan(rows, path, os.environ.get(SINGLES_ONLY, "0") not in ("", "0"))
             if choices or moves:
@@ -146,11 +160,12 @@ class Prefill:
         slot_remap: Mapping[int, int] | None = None,
         out: torch.Tensor | None = None,
         traced: bool = False,
+        keep_at: int | Sequence[int | None] | None = None,
     ) -> Collected:
         """`prepare`, `run` and `collect` in one call. `out`, if given, takes the result: float32 [rows, VOCABULARY] or
         int64 [rows].
         """
-        prepared = self.prepare(tokens, page_table, prompt_lens, start_pos, slots, sampling, final, slot_remap)
+        prepared = self.prepare(tokens, page_table, prompt_lens, start_pos, slots, sampling, final, slot_remap, keep_at)
         if out is not None:
             rows = sum(len(plan.requests) for plan in prepared)
             check_output(out, rows, self._bindings.module.VOCABULARY, prepared[0].sampling)
@@ -191,13 +206,19 @@ class Prefill:
         """Estimated bytes of the trace region for each shape, unverified, known once `warm_up` has run."""
         return estimates(self._bindings.module, self._bindings.registry)
 
-    def can_trace(self, tokens: Any, page_table: Any, prompt_lens: Any, start_pos: Any = None) -> bool:
-        """Whether a traced run could serve these rows as far as their shapes go. Plans nothing and raises nothing."""
+    def can_trace(
+        self, tokens: Any, page_table: Any, prompt_lens: Any, start_pos: Any = None, slots: Any = None
+    ) -> bool:
+        """Whether a traced run could serve these rows as far as their shapes go. Plans nothing and raises nothing.
+
+        slots matter in a module with recurrent state alone: where a row begins depends on what its slot holds.
+        """
         registry = self._bindings.registry
         try:
             return all(
-                cached < length and all(map(registry.covers, self._planner.shapes(cached, begin, length)))
-                for cached, begin, length in self._admission.spans(tokens, page_table, prompt_lens, start_pos)
+                (cached < length or bool(self._states))
+                and all(map(registry.covers, self._planner.shapes(cached, begin, length)))
+                for cached, begin, length in self._admission.spans(tokens, page_table, prompt_lens, start_pos, slots)
             )
         except PrefillError:
             return False
@@ -207,8 +228,48 @@ class Prefill:
         return self._bindings.stats.snapshot()
 
     def reset(self, slot: int) -> None:
-        """Forget how far a slot's prompt has come, also after a slice of it failed."""
+        """Forget how far a slot's prompt has come, also after a slice of it failed, and its recurrent state."""
         self._cursors.reset(slot)
+        self._states.forget(slot)
+
+    def positions(self, slot: int) -> tuple[int, int] | None:
+        """The two positions whose recurrent state a slot holds, (end, boundary), or None where it holds none."""
+        held = self._states.positions[slot]
+        return None if held is None else (held.end, held.boundary)
+
+    def snapshot(self, slot: int) -> StateSnapshot:
+        """A copy on the host of everything that a slot holds of recurrent state: every part of every recurrent layer, at the
+        end and at the boundary. Keys and values are not in it.
+
+        Returns once the device has given it all. Raises StateSlotError where the slot holds no state.
+        """
+        with self._exclusive():
+            return take(self._bindings, slot)
+
+    def restore(self, slot: int, snapshot: StateSnapshot) -> None:
+        """Make a slot hold what a snapshot holds. Whatever else the slot was about is forgotten.
+
+        Waits for everything that was submitted. Raises SnapshotMismatch, before anything is written, for a snapshot that is
+        not whole or of another model, and StateSlotError for a slot that the module has not. A failure leaves the slot's
+        state as it was.
+        """
+        with self._exclusive():
+            held = put_back(self._bindings, slot, snapshot)
+            self._cursors.reset(slot)
+            self._states.positions.put({slot: held})
+
+    def copy_state(self, from_slot: int, to_slot: int) -> None:
+        """Make a slot hold what another one holds, as where a prompt is continued in two ways. No device work: what is held
+        is never written again. Raises StateSlotError.
+        """
+        with self._exclusive():
+            self._states.positions.share(from_slot, to_slot)
+            self._cursors.reset(to_slot)
+
+    @property
+    def slots(self) -> StateSlots:
+        """Leases of this runtime's state slots, for an engine that does not number its sequences itself."""
+        return self._slots
 
     def cleanup(self) -> None:
         """Release what this runtime holds, in order: results nobody read, releases that failed before, traces with
@@ -232,11 +293,21 @@ class Prefill:
         if runner is self._traced:
             self._pending.require_read("the next replay")
         with self._bindings.stats.call(plan):
-            self._cursors.begin(plan.requests, plan.slot_remap)
+            self._begin(plan)
             result = runner.invoke(plan)
             self._cursors.commit(plan.requests)
+            self._states.commit()
+            self._bindings.stats.through(plan)
         self._pending.add(result)
         return result
+
+    def _begin(self, plan: PreparedPrefill) -> None:
+        """Moves first, which stand whatever comes after; then a look at what other plans did since this one was made."""
+        self._cursors.move(plan.slot_remap)
+        self._states.move(plan.slot_remap)
+        self._cursors.recheck(plan.requests)
+        self._states.begin(plan)
+        self._cursors.mark(plan.requests)
 
     def _exclusive(self) -> _Exclusive:
         return _Exclusive(self)

@@ -50,6 +50,9 @@ class PrefillRequest:
     `tokens` are the ids of positions `begin` .. `length` - 1 and `pages` the blocks of positions 0 .. `length` - 1,
     both own copies, so that a caller may reuse its buffers. `begin` is the first position that is computed: the aligned
     boundary at or below `cached` (below `length` in any case). Nothing below `cached` is ever written.
+
+    In a module with recurrent state it is the aligned position at or below `cached` whose state the slot holds, or 0;
+    `recomputed` says why it is below `cached`, and `keep_at` is the position whose state the caller wants kept, or 0.
     """
 
     row: int
@@ -60,13 +63,15 @@ class PrefillRequest:
     length: int
     pages: np.ndarray
     final: bool
+    keep_at: int = 0
+    recomputed: str = ""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PrefillRequest):
             return NotImplemented
         return (
-            (self.row, self.slot, self.begin, self.cached, self.length, self.final)
-            == (other.row, other.slot, other.begin, other.cached, other.length, other.final)
+            (self.row, self.slot, self.begin, self.cached, self.length, self.final, self.keep_at, self.recomputed)
+            == (other.row, other.slot, other.begin, other.cached, other.length, other.final, other.keep_at, other.recomputed)
             and np.array_equal(self.tokens, other.tokens)
             and np.array_equal(self.pages, other.pages)
         )
@@ -78,7 +83,7 @@ class PrefillRequest:
 @dataclass(frozen=True)
 class PrefillChunk:
     """One pass over positions `start` .. `start` + `shape.tokens` - 1 of every row, of which those below `stop` are
-    real in the longest row."""
+    real in the longest row. A pass that is not the last may stop before it is full, where a state is to be kept."""
 
     shape: Shape
     start: int
@@ -87,6 +92,10 @@ class PrefillChunk:
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.stop <= self.start + self.shape.tokens:
             raise ValueError(f"positions {self.start} to {self.stop} do not fit a pass of {self.shape.tokens} tokens")
+
+    def real_tokens(self, request: PrefillRequest) -> int:
+        """Tokens of a row that this pass computes and counts."""
+        return min(request.length, self.stop) - self.start
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,8 @@ class PreparedPrefill:
     `sampling` is a path of the module and `choices` has one entry for each row, or none where logits are wanted.
     `history` [rows, longest prompt] is there where a row has penalties: its prompt, -1 from its length on.
     `slot_remap` (old slot -> new slot) stands in the first plan of a call and in no other, since moving twice undoes it.
+    `keep_at` is the position whose recurrent state the rows' slots are to hold beside the last one, 0 where the caller
+    names none, and `routes` the form of the recurrence in each chunk, empty for modules without one.
     `namespace` is carried for caches that tell adapters or images apart and is never read here.
     """
 
@@ -107,6 +118,8 @@ class PreparedPrefill:
     choices: tuple[Sampling, ...] = ()
     history: np.ndarray | None = field(default=None, compare=False)
     slot_remap: tuple[tuple[int, int], ...] = ()
+    keep_at: int = 0
+    routes: tuple[str, ...] = ()
     namespace: Any = None
 
     @property
@@ -125,7 +138,7 @@ class InvocationResult:
     `output` holds one entry for each padded row (logits [1, 1, rows, vocabulary] or token ids [1, 1, rows]), the first
     `len(source_rows)` of them real, or is None for a slice that is not the last of its prompt. Row i of `output` belongs
     to `source_rows[i]` and to `slots[i]`. `log_probabilities` [1, 1, rows, 1] is there where a row asked for it. What a
-    trace or the runtime keeps is never in `owned`.
+    trace or the runtime keeps is never in `owned`. `routes` are those of the plan.
     """
 
     source_rows: tuple[int, ...]
@@ -135,3 +148,14 @@ class InvocationResult:
     owned: tuple[Any, ...]
     log_probabilities: Any = None
     choices: tuple[Sampling, ...] = ()
+    routes: tuple[str, ...] = ()
+
+
+def result(prepared: PreparedPrefill, output: Any, owned: tuple[Any, ...], scored: Any = None) -> InvocationResult:
+    """What a plan left: its output and log-probabilities, if there are any, and the tensors that go with them."""
+    rows, slots = prepared.source_rows, prepared.slots
+    if output is None:
+        return InvocationResult(rows, slots, prepared.sampling, None, owned, routes=prepared.routes)
+    return InvocationResult(
+        rows, slots, prepared.sampling, output, owned, scored, prepared.choices, prepared.routes
+    )

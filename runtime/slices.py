@@ -47,9 +47,7 @@ class SliceCursors:
         """Refuse a start that is not the cursor of an open slot, and an end on the other side of the switch. A slot
         that is not open starts wherever its cache allows. `moves` have not been made yet and are looked through.
         """
-        if moves:
-            origins = {old: -1 for old, _ in moves} | {new: old for old, new in moves}
-            slot = origins.get(slot, slot)
+        slot = came_from(slot, moves)
         if slot in self._dirty:
             begun, end = self._dirty[slot]
             raise DirtySlot(
@@ -76,14 +74,24 @@ class SliceCursors:
         """Make the moves of the plan, check again, since other slices may have run since the plan was made, and mark what
         is about to be written.
         """
-        if moves:
-            self._committed = _moved(self._committed, moves)
-            self._dirty = _moved(self._dirty, moves)
-        for request in requests:
-            self.check(request.row, request.slot, request.cached, request.length)
+        self.move(moves)
+        self.recheck(requests)
+        self.mark(requests)
+
+    def mark(self, requests: tuple[PrefillRequest, ...]) -> None:
+        """What is about to be written may end half written."""
         for request in requests:
             if not request.final or request.slot in self._committed:
                 self._dirty[request.slot] = (request.cached, request.length)
+
+    def move(self, moves: Moves) -> None:
+        if moves:
+            self._committed = moved(self._committed, moves)
+            self._dirty = moved(self._dirty, moves)
+
+    def recheck(self, requests: tuple[PrefillRequest, ...]) -> None:
+        for request in requests:
+            self.check(request.row, request.slot, request.cached, request.length)
 
     def commit(self, requests: tuple[PrefillRequest, ...]) -> None:
         """Every pass of these rows was submitted."""
@@ -100,7 +108,14 @@ class SliceCursors:
         self._dirty.pop(slot, None)
 
 
-def _moved(state: dict[int, Any], moves: Moves) -> dict[int, Any]:
+def came_from(slot: int, moves: Moves) -> int:
+    """Where what a slot will hold lies until the moves are made; -1 for a slot that only gives."""
+    if not moves:
+        return slot
+    return ({old: -1 for old, _ in moves} | {new: old for old, new in moves}).get(slot, slot)
+
+
+def moved(state: dict[int, Any], moves: Moves) -> dict[int, Any]:
     """All moves at once: what a slot held goes with it, and what lay at its new place is forgotten."""
     touched = {slot for move in moves for slot in move}
     kept = {slot: value for slot, value in state.items() if slot not in touched}

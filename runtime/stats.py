@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter_ns
 
 from runtime.request import PrefillChunk, PreparedPrefill
@@ -39,12 +39,22 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class Recomputed:
+    """Rows and tokens of theirs that were cached and computed again."""
+
+    rows: int
+    tokens: int
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """Everything counted since the runtime was made.
 
     `calls` and `tokens` are of plans that were begun, `failed` of those that raised. `waves` are plans of more than one
     row, `chunks` passes of chunked variants, `wave_layers` layers x passes of more than one row. `upload_bytes` are
-    elements times their size, without the device's own padding.
+    elements times their size, without the device's own padding. Of recurrent state: `state_copies` between where it is held
+    and where passes work on it, `routes` passes by the form of their recurrence, and `recomputed`, by the reason, what was
+    cached and computed again by plans that are through.
     """
 
     calls: int
@@ -57,6 +67,9 @@ class Snapshot:
     upload_bytes: int
     phases: dict[str, Phase]
     variants: dict[str, Variant]
+    state_copies: int = 0
+    routes: dict[str, int] = field(default_factory=dict)
+    recomputed: dict[str, Recomputed] = field(default_factory=dict)
 
     @property
     def passes(self) -> int:
@@ -81,11 +94,12 @@ class Snapshot:
     def line(self) -> str:
         """The whole in one line, for a log."""
         padding = self.tokens_computed / self.tokens if self.tokens else 0.0
+        states = f", {self.state_copies} state copies" if self.state_copies else ""
         phases = ", ".join(f"{name} {1e3 * phase.seconds:.1f} ms" for name, phase in self.phases.items())
         return (
             f"{self.calls} calls ({self.failed} failed), {self.passes} passes ({self.replays} replays), "
             f"{self.waves} waves, {self.chunks} chunks, {self.tokens} tokens as {self.tokens_computed} "
-            f"({padding:.2f}x), {self.uploads} uploads of {self.upload_bytes} B; {phases}"
+            f"({padding:.2f}x), {self.uploads} uploads of {self.upload_bytes} B{states}; {phases}"
         )
 
 
@@ -99,6 +113,9 @@ class Stats:
         self._in_call = False
         self._phases = {name: [0, 0] for name in PHASES}
         self._variants: dict[str, list[int]] = {}
+        self._state_copies = 0
+        self._routes: dict[str, int] = {}
+        self._recomputed: dict[str, list[int]] = {}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -134,12 +151,26 @@ class Stats:
         """One pass is on the device's queue."""
         shape = chunk.shape
         counted = self._variants.setdefault(shape.variant, [0, 0, 0, 0])
-        end = chunk.start + shape.tokens
-        real = sum([min(request.length, end) - chunk.start for request in prepared.requests])
+        real = sum([chunk.real_tokens(request) for request in prepared.requests])
         for index, more in enumerate((1, int(replayed), real, shape.rows * shape.tokens)):
             counted[index] += more
         self._chunks += shape.read_pages > 0
         self._wave_layers += self._layers * (shape.rows > 1)
+        if prepared.routes:
+            taken = prepared.routes[prepared.chunks.index(chunk)]
+            self._routes[taken] = self._routes.get(taken, 0) + 1
+
+    def through(self, prepared: PreparedPrefill) -> None:
+        """Every pass of a plan was submitted. Counted only now, so that a plan that is tried again counts once."""
+        for request in prepared.requests:
+            if request.recomputed:
+                counted = self._recomputed.setdefault(request.recomputed, [0, 0])
+                counted[0] += 1
+                counted[1] += request.cached - request.begin
+
+    def copied(self) -> None:
+        """One part of one layer's state of one sequence. Those of warm-up belong to no call and are not counted."""
+        self._state_copies += self._in_call
 
     def uploaded(self, size: int) -> None:
         """One host value of `size` bytes reached the device. Those of warm-up and capture belong to no call and are not
@@ -161,4 +192,7 @@ class Stats:
             upload_bytes=self._upload_bytes,
             phases={name: Phase(entered, nanoseconds / 1e9) for name, (entered, nanoseconds) in self._phases.items()},
             variants={name: Variant(*counted) for name, counted in self._variants.items()},
+            state_copies=self._state_copies,
+            routes=dict(self._routes),
+            recomputed={reason: Recomputed(*counted) for reason, counted in self._recomputed.items()},
         )

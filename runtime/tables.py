@@ -11,6 +11,9 @@ from typing import Any
 
 REPLICATE = "replicate"
 TILE = 32  # rows and columns of a tile
+RECURRENT, FULL, SLIDING = "gated_delta_net", "full", "sliding"  # kinds of layers
+ALONE, WAVE, ROWS, MATMULS = "alone", "wave", "rows", "matmuls"  # forms of a pass's recurrence
+FORMS = (ALONE, WAVE, ROWS, MATMULS)
 
 
 @dataclass(frozen=True)
@@ -236,6 +239,25 @@ class Routing:
 
 
 @dataclass(frozen=True)
+class DeltaTables:
+    """What all recurrent layers of a pass read beside their weights: constants of runtime/recurrent_weights.py by their names,
+    of which those after `lower_triangle` belong to one form of the recurrence or the other.
+    """
+
+    valid: Any  # [1, 1, tokens, value heads]: 1 for a token, 0 for padding
+    row_start: Any
+    identity: Any
+    lower_triangle: Any
+    all_ones: Any = None
+    quadrants: Any = None
+    strict_triangle: Any = None
+    first_joining: Any = None
+    joining: tuple[Any, ...] = ()
+    query_length: Any = None
+    key_length: Any = None
+
+
+@dataclass(frozen=True)
 class Store:
     """Per-sequence state on the device: `layers` tensors of `shape` under one name."""
 
@@ -286,3 +308,28 @@ def states(module: Any) -> tuple[State, ...]:
 def state_slots(module: Any) -> int:
     """Sequences whose recurrent state is held at a time; 0 for a module whose layers have none."""
     return getattr(module, "STATE_SLOTS", 0)
+
+
+def recurrence(module: Any) -> dict[int, str]:
+    """Padded rows of a pass -> the form that its recurrence was emitted in; {} for a module that states no such table."""
+    return getattr(module, "RECURRENCE", {})
+
+
+def of_kind(module: Any, layers: int, kind: str) -> int:
+    """How many of a module's first `layers` layers are of a kind."""
+    return layer_kinds(module)[:layers].count(kind)
+
+
+def wave_rows(module: Any) -> int:
+    """Padded rows of the largest pass."""
+    return max([shape.rows for shape in module.TRACES])
+
+
+def held_states(module: Any) -> int:
+    """Whole states of a sequence (every part of every layer) that lie on the device beside those that passes work on.
+
+    Two for each slot, at its end and at the boundary before it, as many again for the rows of the largest wave, whose new ones are
+    written before the old ones are given up, and the zero state that every prompt begins with.
+    """
+    slots = state_slots(module)
+    return 1 + 2 * (slots + min(slots, wave_rows(module)))

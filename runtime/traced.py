@@ -14,7 +14,7 @@ from runtime.bindings import Bindings
 from runtime.estimate import require_room
 from runtime.postprocess import Workspace
 from runtime.registry import Trace
-from runtime.request import TOP_K, InvocationResult, PrefillChunk, PreparedPrefill
+from runtime.request import TOP_K, InvocationResult, PrefillChunk, PreparedPrefill, result
 from runtime.resources import Scope
 from runtime.stats import DISPATCH, STAGE
 
@@ -57,6 +57,7 @@ class Traced:
         self.stager = bindings.stager
         self.postprocess = bindings.postprocess
         self.body = bindings.module.body
+        self.states = bindings.states
         self._workspace: Workspace | None = None
 
     def capture(self, region_bytes: int) -> None:
@@ -90,19 +91,20 @@ class Traced:
     def invoke(self, prepared: PreparedPrefill) -> InvocationResult:
         """Replay every chunk in order, and finish the last. What the tail allocates is the result's or released."""
         trace = None
+        self.states.load(prepared)
         for chunk in prepared.chunks:
+            self.states.reach(prepared, chunk)
             trace = self._replay(prepared, chunk)
+        self.states.finish()
         if not prepared.final:
-            return InvocationResult(prepared.source_rows, prepared.slots, prepared.sampling, None, ())
+            return result(prepared, None, ())
         choice = self._choice(prepared)
         with self.bindings.stats.phase(DISPATCH), self.bindings.ownership.scope() as scope:
             output, scored = self.postprocess(
                 trace.hidden, trace.inputs.tensors.last_rows, prepared.sampling, prepared.choices, choice, scope
             )
             owned = scope.move(*[tensor for tensor in (output, scored) if tensor is not None])
-        return InvocationResult(
-            prepared.source_rows, prepared.slots, prepared.sampling, output, owned, scored, prepared.choices
-        )
+        return result(prepared, output, owned, scored)
 
     def held(self) -> list[Any]:
         """What `cleanup` releases, in order: every trace with its hidden rows and inputs, then the sampling buffers.

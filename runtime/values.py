@@ -38,6 +38,9 @@ class HostValues:
             "window_start": self.window_start,
             "row_bounds": self.row_bounds,
             "last_rows": self.last_rows,
+            "valid": self.valid,
+            "tail_tokens": self.tail_tokens,
+            "tail_picks": self.tail_picks,
         }
         unknown = {entry.name for inputs in self._inputs.values() for entry in inputs} - set(builders)
         if unknown:
@@ -66,7 +69,8 @@ class HostValues:
         width = chunk.shape.tokens
         packed = np.zeros((1, chunk.shape.rows * width), dtype=np.int32)
         for index, request in enumerate(prepared.requests):
-            real = request.tokens[chunk.start - request.begin : chunk.start - request.begin + width]
+            first = chunk.start - request.begin
+            real = request.tokens[first : first + min(width, chunk.stop - chunk.start)]
             packed[0, index * width : index * width + len(real)] = real
         return packed
 
@@ -87,7 +91,7 @@ class HostValues:
     def fill_table(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
         """Where the cache write puts each block [1, fill_pages]."""
         shape = chunk.shape
-        return fill_table(prepared.requests, shape.rows, shape.fill_pages, chunk.start, self._block_size)
+        return fill_table(prepared.requests, shape.rows, shape.fill_pages, chunk.start, self._block_size, chunk.stop)
 
     def read_table(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
         """Which blocks attention reads [rows, read_pages]."""
@@ -99,12 +103,16 @@ class HostValues:
 
     def window_table(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
         """Which blocks layers with a window read: [rows, pages of the window's reach and the chunk]."""
-        (width,) = [entry.shape[1] for entry in self._inputs[chunk.shape] if entry.name == "window_table"]
+        width = self._width(chunk, "window_table")
         return read_table(prepared.requests, chunk.shape.rows, width, self._window_begin(chunk) // self._block_size)
 
     def window_start(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
         """The first position of the chunk, counted from where its window table begins [1]."""
         return np.array([chunk.start - self._window_begin(chunk)], dtype=np.int32)
+
+    def _width(self, chunk: PrefillChunk, name: str) -> int:
+        (width,) = [entry.shape[1] for entry in self._inputs[chunk.shape] if entry.name == name]
+        return width
 
     def _window_begin(self, chunk: PrefillChunk) -> int:
         return max(0, chunk.start - self._window_reach)
@@ -125,6 +133,40 @@ class HostValues:
             if relative < width:
                 picked[0, index] = index * width + relative
         return picked
+
+    def _real(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> list[int]:
+        """Real tokens of each padded row in this pass, 0 in rows of padding."""
+        counts = [chunk.real_tokens(request) for request in prepared.requests]
+        return counts + [0] * (chunk.shape.rows - len(counts))
+
+    def valid(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
+        """1 where a token is real and 0 where it is padding [1, rows x tokens]."""
+        counts = np.array(self._real(prepared, chunk))
+        return (np.arange(chunk.shape.tokens) < counts[:, None]).astype(np.int32).reshape(1, -1)
+
+    def tail_tokens(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
+        """Where in the packed sequence each row's last tokens lie, as many as the convolution carries over [1, carried x
+        rows]; the row's first token in place of one before the pass.
+        """
+        carried, places = self._tails(prepared, chunk, "tail_tokens")
+        firsts = np.arange(chunk.shape.rows).repeat(carried) * chunk.shape.tokens
+        return (firsts + np.maximum(places, 0)).astype(np.int32).reshape(1, -1)
+
+    def tail_picks(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
+        """What each row carries over after the pass, out of the tails before it, back to back, and behind them what
+        `tail_tokens` picked [1, carried x rows]: a row with fewer real tokens than it carries keeps some of its old tail.
+        """
+        carried, places = self._tails(prepared, chunk, "tail_picks")
+        own = np.arange(len(places))
+        row_starts = own // carried * carried
+        picked = np.where(places >= 0, len(places) + own, row_starts + carried + places)
+        return picked.astype(np.int32).reshape(1, -1)
+
+    def _tails(self, prepared: PreparedPrefill, chunk: PrefillChunk, name: str) -> tuple[int, np.ndarray]:
+        """Tokens that each row carries over, and their positions in the pass, below 0 where they came before it."""
+        carried = self._width(chunk, name) // chunk.shape.rows
+        ends = np.array(self._real(prepared, chunk)).repeat(carried)
+        return carried, ends + np.tile(np.arange(carried), chunk.shape.rows) - carried
 
     def blank(self, shape: Shape) -> tuple[PreparedPrefill, PrefillChunk]:
         """A plan of `shape` with one token, every position of which counts as cached, so that nothing is written."""

@@ -14,10 +14,11 @@ Progress = Callable[[int, int, str], None]
 
 
 def warm_up(bindings: Bindings, progress: Progress | None = None) -> None:
-    """Run each of the module's PROGRAMS once. Those that ran before are passed over.
+    """Run each of the module's PROGRAMS once, and the copies of recurrent states. Those that ran before are passed over.
 
     progress: told after each program how many are done, how many there are, and its name.
     """
+    bindings.states.compile()
     shapes = {shape.digest: shape for shape in bindings.module.TRACES}
     endings: dict[Shape, list[str]] = {shape: [] for shape in bindings.module.TRACES}
     for digest, ending in bindings.module.PROGRAMS:

@@ -19,9 +19,9 @@ from runtime.backend import ttnn
 from runtime.checkpoint import Checkpoint, open_checkpoint
 from runtime.errors import ModuleError, WeightError
 from runtime.resources import Ownership, Scope
-from runtime.tables import Geometry, Weight
+from runtime.tables import Geometry, Weight, layer_kinds, states
 from runtime.transforms import EMBEDDINGS, RULES, source_shapes
-from runtime.wrapped import TEXT_MODEL, TextModel, is_text_model
+from runtime.wrapped import TEXT_MODEL, TextModel, is_of_further_tokens, is_text_model
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 UPLOADED = (torch.float32, torch.bfloat16)
@@ -37,6 +37,8 @@ def load_weights(
     module: ModuleType, device: Any, source: str | Path | Mapping[str, torch.Tensor], layers: int | None = None
 ) -> SimpleNamespace:
     """Every weight of a module on the device: one attribute for each of WEIGHTS and `layers`, a tuple of namespaces.
+
+    In a module with recurrent state, a layer has its `kind`, a text, and the weights of that kind and of every kind.
 
     source: a safetensors file or folder, or a mapping from published names to tensors. layers: only so many, from the
     first on. Raises WeightError with the tensor, its file and both shapes.
@@ -56,7 +58,9 @@ def load_weights(
                     **{
                         weight.name: _load(checkpoint, device, of_layer(weight, layer), module.GEOMETRY, scope)
                         for weight in module.LAYER_WEIGHTS
-                    }
+                        if has_weight(module, layer, weight)
+                    },
+                    **({"kind": layer_kinds(module)[layer]} if states(module) else {}),
                 )
                 for layer in range(count)
             ]
@@ -72,7 +76,8 @@ def tensors(weights: SimpleNamespace) -> Iterator[Any]:
         if name == "layers":
             for layer in value:
                 for held in vars(layer).values():
-                    yield from flat(held)
+                    if not isinstance(held, str):  # the kind of the layer
+                        yield from flat(held)
         else:
             yield value
 
@@ -91,6 +96,11 @@ def release(weights: SimpleNamespace) -> None:
     with Ownership().scope() as scope:
         for tensor in tensors(weights):
             scope.own(tensor)
+
+
+def has_weight(module: ModuleType, layer: int, weight: Weight) -> bool:
+    """Whether a layer has a row of the table: all have it, or those of the layer's kind."""
+    return weight.kind in ("", *layer_kinds(module)[layer : layer + 1])
 
 
 def of_layer(weight: Weight, layer: int) -> Weight:
@@ -129,6 +139,8 @@ def check_checkpoint(module: ModuleType, checkpoint: Checkpoint, layers: int) ->
         wanted.update(zip(weight.sources, source_shapes(weight, module.GEOMETRY)))
     for weight in module.LAYER_WEIGHTS:
         for layer in range(module.LAYERS):
+            if not has_weight(module, layer, weight):
+                continue
             named = of_checkpoint(of_layer(weight, layer), present)
             allowed.update(_names(named))
             if layer < layers:
@@ -149,8 +161,8 @@ def check_checkpoint(module: ModuleType, checkpoint: Checkpoint, layers: int) ->
 
 
 def _follows(module: ModuleType, checkpoint: Checkpoint, name: str) -> bool:
-    """Whether a tensor that no table names only repeats what the others say."""
-    if name.endswith(ROTARY_BUFFER):
+    """Whether a tensor that no table names only repeats what the others say, or says what prefill does not need."""
+    if name.endswith(ROTARY_BUFFER) or is_of_further_tokens(name, module.GEOMETRY):
         return True
     if name.removeprefix(TEXT_MODEL) != TIED_HEAD or not module.GEOMETRY.tied_embeddings:
         return False
