@@ -207,6 +207,35 @@ def gates() -> Iterator[Comparison]:
                     )
 
 
+def scans() -> Iterator[Comparison]:
+    for source, target in (("float32", "float32"), ("bfloat16", "float32"), ("bfloat16", "bfloat16")):
+        inputs = {"x": Value(drawn(610, 2, 3, 64, 96), source)}
+        for dim in (0, 2, -1):
+            yield Comparison(
+                "cumsum",
+                inputs,
+                lambda t, x, dim=dim, target=target: t.cumsum(x, dim, dtype=getattr(t, target)),
+                lambda golden, x, dim=dim: golden(x, dim),
+                SUMMED,
+            )
+        for dims in ((0, 3, 1, 2), (1, 0, 3, 2), (3, 2, 1, 0)):
+            yield Comparison(
+                "permute",
+                inputs,
+                lambda t, x, dims=dims: t.permute(x, dims),
+                lambda golden, x, dims=dims: golden(x, dims),
+            )
+    pair = {"column": Value(drawn(620, 1, 3, 64, 1), "float32"), "row": Value(drawn(621, 1, 3, 1, 64), "float32")}
+    for name in ("add", "mul", "subtract"):
+        yield Comparison(
+            name,
+            pair,
+            lambda t, column, row, name=name: getattr(t, name)(column, row),
+            lambda golden, column, row: golden(column, row),
+            ONE_STEP,
+        )
+
+
 def batched_matrices() -> Iterator[Comparison]:
     for number, (a, b, dtype) in enumerate(
         (("float32", "float32", "float32"), ("bfloat16", "float32", "float32"), ("bfloat16", "bfloat16", "bfloat16"))

@@ -11,6 +11,7 @@ from tests.device.golden_delta import (
     gated_norms,
     gates,
     joins,
+    scans,
 )
 from tests.device.golden_draws import draws
 from tests.device.golden_experts import experts, routing
@@ -38,6 +39,7 @@ FAMILIES = (
     gated_norms,
     joins,
     gates,
+    scans,
     batched_matrices,
 )
 

@@ -186,6 +186,31 @@ def repeat_interleave(draw: Draw) -> Call:
     return Call("repeat_interleave", ("input_tensor", "repeats", "dim"), arguments)
 
 
+def cumsum(draw: Draw) -> Call:
+    rank = draw.choice((2, 3, 4, 4))
+    shape = (*(draw.choice((1, 2, 3)) for _ in range(rank - 2)), draw.tiles(), draw.tiles())
+    arguments = {
+        "input": Operand(shape, draw.dtype(BF16, F32), draw.mostly(TILE, ROW_MAJOR), _place(draw)),
+        "dim": draw.mostly(draw.randrange(-rank, rank), rank, -rank - 1),
+        **draw.maybe("dtype", lambda: Attribute(draw.mostly(F32, BF16, U32, BF8, often=0.6))),
+        **draw.memory(),
+    }
+    return Call("cumsum", ("input", "dim"), arguments)
+
+
+def permute(draw: Draw) -> Call:
+    rank = draw.choice((2, 3, 4, 4, 4, 5))
+    shape = (*(draw.choice((1, 2, 3)) for _ in range(rank - 2)), draw.tiles(3), draw.tiles(3))
+    order = draw.sample(range(rank), rank)
+    order = [dim - rank if draw.random() < 0.1 else dim for dim in order]
+    if draw.random() < 0.1:
+        order[draw.randrange(rank)] = draw.choice((0, rank, -rank - 1))
+    if draw.random() < 0.05:
+        order.pop()
+    tensor = Operand(shape, draw.dtype(BF16, F32), draw.mostly(TILE, ROW_MAJOR), _place(draw))
+    return Call("permute", ("input_tensor", "dims"), {"input_tensor": tensor, "dims": order, **draw.memory()})
+
+
 def softplus(draw: Draw) -> Call:
     layout = draw.mostly(TILE, ROW_MAJOR)
     dtype = draw.dtype(*FLOATS) if layout == TILE else draw.choice((BF16, F32, U32))
@@ -249,6 +274,8 @@ GENERATORS = {
     "concat": concat,
     "repeat_interleave": repeat_interleave,
     "softplus": softplus,
+    "cumsum": cumsum,
+    "permute": permute,
     "matmul": matmul,
 }
 
@@ -322,6 +349,16 @@ def _not_pairs(call: Call) -> bool:
     return bool(a and b) and (len(a) < 3 or a[:-2] != b[:-2])
 
 
+def _sums_as_another_type(call: Call) -> bool:
+    made = type_named(call["dtype"])
+    return isinstance(call["input"], Operand) and bool(made) and made not in (F32, call["input"].dtype)
+
+
+def _dimension_twice(call: Call) -> bool:
+    rank, dims = len(shape_of(call, "input_tensor")), call["dims"]
+    return isinstance(dims, list) and rank > 0 and len({dim % rank for dim in dims}) < len(dims)
+
+
 STRICTER = {
     "delta rules without their parts": Rule(
         "the library makes what is missing or chooses a program by a cost of its own", (DELTA,), _delta_without_parts
@@ -361,6 +398,18 @@ STRICTER = {
         and not -len(_joined(call)[0].shape) <= call["dim"] < len(_joined(call)[0].shape),
     ),
     "repeated rows and columns": Rule("emitted modules do not use it", ("repeat_interleave",), _repeated_inside),
+    "running sums of other types": Rule(
+        "emitted modules do not use it",
+        ("cumsum",),
+        lambda call: tensor_is(call, "input", lambda one: one.dtype not in (BF16, F32)),
+    ),
+    "running sums as another type": Rule("the library casts what it sums", ("cumsum",), _sums_as_another_type),
+    "permutations of rows and other types": Rule(
+        "emitted modules do not use it",
+        ("permute",),
+        lambda call: tensor_is(call, "input_tensor", lambda one: one.layout == ROW_MAJOR or one.dtype not in (BF16, F32)),
+    ),
+    "dimensions named twice": Rule("the library repeats one and drops another", ("permute",), _dimension_twice),
     "slopes of zero and below": Rule(
         "it divides by them",
         ("softplus",),

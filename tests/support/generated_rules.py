@@ -117,11 +117,6 @@ STRICTER = {
         "the library takes the next multiple of 32 for their width", ("nlp_create_qkv_heads",), head_columns
     ),
     "heads of padded tokens": Rule(PADDING, ("nlp_create_qkv_heads",), lambda call: size_of(call, "input", -2) % 32),
-    "no key-value heads": Rule(
-        "an empty tensor is a mistake of the caller's",
-        ("nlp_create_qkv_heads",),
-        lambda call: call["num_kv_heads"] == 0,
-    ),
     "transposed keys": Rule(
         NOT_MODELLED, ("nlp_create_qkv_heads",), lambda call: call["transpose_k_heads"] is not False
     ),
@@ -331,7 +326,7 @@ CRASHES = {
     ),
     "empty tensors": Rule(
         "these divide by the number of tiles or heads",
-        ("nlp_concat_heads", "rotary_embedding_llama", "transpose", "typecast", "repeat_interleave"),
+        ("nlp_concat_heads", "rotary_embedding_llama", "transpose", "typecast", "repeat_interleave", "permute"),
         lambda call: any_tensor(call, lambda tensor: tensor.volume == 0),
     ),
     "heads of five dimensions": Rule(

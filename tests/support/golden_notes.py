@@ -73,6 +73,8 @@ GOLDEN_NOTES = {
     "repeat_interleave": GOLDEN,
     "softplus": GOLDEN,
     "matmul": GOLDEN,
+    "cumsum": GOLDEN,
+    "permute": GOLDEN,
     "sampling": "golden is a placeholder of zeros; formula of reduction/sampling/device/kernels/dataflow/"
     "writer_interleaved.cpp over a softmax in float64 (the kernel's is bfloat16), with the emulator's own random numbers",
     "manual_seed": "no golden and no result: equal seeds draw equal tokens",
