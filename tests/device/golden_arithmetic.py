@@ -34,7 +34,7 @@ def elementwise() -> Iterator[Comparison]:
                         a, b, input_tensor_a_activations=[getattr(t.UnaryOpType, activation)]
                     ),
                     lambda golden, a, b, activation=activation: golden(
-                        a, b, input_tensor_a_activations=[_named(f"UnaryOpType.{activation}")]
+                        a, b, input_tensor_a_activations=[named(f"UnaryOpType.{activation}")]
                     ),
                     ONE_STEP,
                 )
@@ -69,8 +69,8 @@ def elementwise() -> Iterator[Comparison]:
             lambda t, x, target=target: t.typecast(x, getattr(t, target)),
             lambda golden, x, source=source, target=target: golden(
                 x,
-                dtype=_named(target),
-                input_dtype=_named(source),
+                dtype=named(target),
+                input_dtype=named(source),
                 _ttnn_arch_name="wormhole_b0",
             ),
         )
@@ -84,7 +84,7 @@ def _bounded(single: dict[str, Value]) -> Iterator[Comparison]:
             "gelu",
             single,
             lambda t, x, variant=variant: t.gelu(x, variant=getattr(t.GeluVariant, variant)),
-            lambda golden, x, variant=variant: golden(x, variant=_named(f"GeluVariant.{variant}")),
+            lambda golden, x, variant=variant: golden(x, variant=named(f"GeluVariant.{variant}")),
             ONE_STEP,
         )
     for factor in (30.0, -0.375):  # which bfloat16 holds
@@ -99,7 +99,7 @@ def _bounded(single: dict[str, Value]) -> Iterator[Comparison]:
             "mul",
             single,
             lambda t, x, factor=factor: t.mul(x, factor, input_tensor_a_activations=[t.UnaryOpType.TANH]),
-            lambda golden, x, factor=factor: golden(x, factor, input_tensor_a_activations=[_named("UnaryOpType.TANH")]),
+            lambda golden, x, factor=factor: golden(x, factor, input_tensor_a_activations=[named("UnaryOpType.TANH")]),
             ONE_STEP,
         )
     if single["x"].dtype != "float32":
@@ -114,7 +114,7 @@ def _bounded(single: dict[str, Value]) -> Iterator[Comparison]:
             )
 
 
-def _named(name: str) -> Any:
+def named(name: str) -> Any:
     """A type or an activation of the library's, for its golden functions."""
     import ttnn
 

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from tests.device.golden_arithmetic import elementwise, matrices, minimal_matrices, normalization
 from tests.device.golden_attention import attention, chunks, rotations, windows_and_sinks
+from tests.device.golden_delta import (
+    batched_matrices,
+    convolutions,
+    delta_rules,
+    gated_norms,
+    gates,
+    joins,
+    scans,
+)
 from tests.device.golden_draws import draws
 from tests.device.golden_experts import experts, routing
 from tests.device.golden_moves import caches, heads, look_ups, moves
@@ -25,6 +34,13 @@ FAMILIES = (
     draws,
     routing,
     experts,
+    delta_rules,
+    convolutions,
+    gated_norms,
+    joins,
+    gates,
+    scans,
+    batched_matrices,
 )
 
 

@@ -37,6 +37,7 @@ def emulated_operations() -> set[str]:
         "": emulator,
         "experimental.": emulator.experimental,
         "experimental.deepseek_prefill.": emulator.experimental.deepseek_prefill,
+        "experimental.kda.": emulator.experimental.kda,
         "transformer.": emulator.transformer,
     }
     return {

@@ -171,6 +171,9 @@ BATCHED_CASES: dict[str, Case] = {
     "batched, rows of one": batched(per_core_M=1),
     "batched, two on a core": batched(per_core_M=4),
     "batched, all on a core": batched(per_core_M=16),
+    "batched, all and more on a core": batched(per_core_M=32),
+    "batched, three of five on a core": batched(a=(1, 5, 32, 64), b=(1, 5, 64, 64), per_core_M=3),
+    "batched, subblock of two matrices": batched(a=(1, 6, 32, 64), b=(1, 6, 64, 64), out_subblock_h=2, out_subblock_w=1),
     "batched, three tiles of two": batched(per_core_M=3),
     "batched, two tiles of three": batched(a=(1, 8, 96, 64)),
     "batched, six tiles of three": batched(a=(1, 8, 96, 64), per_core_M=6),
@@ -189,8 +192,12 @@ BATCHED_CASES: dict[str, Case] = {
     "batched, subblock of 2 x 2 in a wide row": batched(**WIDE, out_subblock_h=2, out_subblock_w=2),
     "batched, subblock that does not divide rows": batched(out_subblock_h=3),
     "batched, subblock that does not divide columns": batched(out_subblock_w=3),
-    "batched, first transposed": batched(a=(1, 8, 64, 32), b=(1, 8, 64, 96), per_core_M=1, per_core_N=3, out_subblock_w=3, **TURNED_A),
-    "batched, second transposed": batched(a=(1, 8, 64, 32), b=(1, 8, 96, 32), in0_block_w=1, per_core_N=3, out_subblock_w=3, **TURNED_B),
+    "batched, first transposed": batched(
+        a=(1, 8, 64, 32), b=(1, 8, 64, 96), per_core_M=1, per_core_N=3, out_subblock_w=3, **TURNED_A
+    ),
+    "batched, second transposed": batched(
+        a=(1, 8, 64, 32), b=(1, 8, 96, 32), in0_block_w=1, per_core_N=3, out_subblock_w=3, **TURNED_B
+    ),
     "batched, one second": batched(b=(1, 1, 64, 64)),
     "batched, one first": batched(a=(1, 1, 64, 64)),
     "batched, second of two dimensions": batched(b=(64, 64)),

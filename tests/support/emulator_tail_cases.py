@@ -370,7 +370,6 @@ TAIL_STRICTER = {
     "sum, signed": NOT_MODELLED,
     "sum, rows": NOT_MODELLED,
     "subtract a column of rank 2": NOT_MODELLED,
-    "subtract from a column": NOT_MODELLED,
     "subtract rows": NOT_MODELLED,
     "subtract rows from tiles": NOT_MODELLED,
     "subtract integers": NOT_MODELLED,

@@ -29,6 +29,7 @@ from tests.support.generated_cases import (
     drawn,
     numbered,
 )
+from tests.support.generated_delta import GENERATORS as DELTA_NETWORKS
 from tests.support.generated_experts import GENERATORS as EXPERTS
 from tests.support.generated_found import FOUND
 from tests.support.generated_matmuls import linear, minimal_matmul, minimal_matmul_residual
@@ -219,7 +220,7 @@ def rotary_pairs(draw: Draw) -> Call:
 
 
 def _activations(draw: Draw) -> list[Any]:
-    names = ("SILU", "GELU", "GELU_TANH", "RELU", "SIGMOID", "TANH")
+    names = ("SILU", "GELU", "GELU_TANH", "RELU", "SIGMOID", "TANH", "EXP")
     return [
         draw.mostly(Attribute(f"UnaryOpType.{draw.choice(names)}"), "silu", 7) for _ in range(draw.choice((1, 1, 2)))
     ]
@@ -244,6 +245,7 @@ def binary(name: str) -> Any:
         }
         if name != "subtract":
             arguments |= draw.maybe("input_tensor_a_activations", lambda: _activations(draw), 0.3)
+            arguments |= draw.maybe("input_tensor_b_activations", lambda: _activations(draw), 0.2)
         if draw.random() < 0.2:
             arguments["b"] = draw.mostly(draw.choice((30.0, 1 / 30, -2, 0)), True, float("inf"), 1e40, often=0.8)
         return Call(name, ("a", "b"), arguments)
@@ -405,6 +407,7 @@ GENERATORS = {
     "sampling": sampling,
     "manual_seed": manual_seed,
     **EXPERTS,
+    **DELTA_NETWORKS,
 }
 SETS = 250
 MORE_SETS = {
@@ -413,6 +416,8 @@ MORE_SETS = {
     "experimental.dit_minimal_matmul_addcmul_fused": 400,
     "transformer.scaled_dot_product_attention": 700,
     "transformer.chunked_scaled_dot_product_attention": 700,
+    "transformer.chunk_gated_delta_rule": 500,
+    "matmul": 400,
 }
 CALLS = {
     name: call

@@ -21,7 +21,7 @@ from tests.support.generated_cases import (
 )
 
 
-def _part(draw: Draw, whole: int) -> int:
+def part(draw: Draw, whole: int) -> int:
     """A divisor of `whole`, mostly."""
     divisors = [size for size in range(1, whole + 1) if whole % size == 0]
     return draw.mostly(draw.choice(divisors), whole + 1, max(whole - 1, 0), 0, often=0.97)
@@ -33,13 +33,13 @@ def _tiles(size: int) -> int:
 
 def _blocks(draw: Draw, rows: int, inner: int, columns: int) -> dict[str, Any]:
     """Block sizes in tiles. `rows` and `columns` are those of one core."""
-    block_h, block_w = _part(draw, max(rows, 1)), _part(draw, max(columns, 1))
+    block_h, block_w = part(draw, max(rows, 1)), part(draw, max(columns, 1))
     stated = {"out_block_h": block_h, "out_block_w": block_w} if draw.random() < 0.5 else {}
     whole_h, whole_w = (block_h, block_w) if stated else (rows, columns)
     return {
-        "in0_block_w": _part(draw, inner),
-        "out_subblock_h": draw.mostly(1, _part(draw, max(whole_h, 1)), often=0.6),
-        "out_subblock_w": draw.mostly(1, _part(draw, max(whole_w, 1)), often=0.5),
+        "in0_block_w": part(draw, inner),
+        "out_subblock_h": draw.mostly(1, part(draw, max(whole_h, 1)), often=0.6),
+        "out_subblock_w": draw.mostly(1, part(draw, max(whole_w, 1)), often=0.5),
         **stated,
         "per_core_M": rows,
         "per_core_N": columns,

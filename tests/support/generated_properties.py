@@ -78,9 +78,7 @@ def empty_range(call: Call) -> bool:
 def broadcast(call: Call) -> bool:
     a, b = shape_of(call, "a"), shape_of(call, "b")
     both = isinstance(call["a"], Operand) and isinstance(call["b"], Operand)
-    if short_name(call) == "subtract":
-        return both and b not in (a, (*a[:-1], 1))
-    return both and not (len(a) == len(b) and all(size in (1, whole) for whole, size in zip(a, b)))
+    return both and not (len(a) == len(b) and all(one == other or 1 in (one, other) for one, other in zip(a, b)))
 
 
 def unmodelled_transpose(call: Call) -> bool:

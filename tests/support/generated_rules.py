@@ -19,6 +19,7 @@ from tests.support.generated_cases import (
     Made,
     Operand,
 )
+from tests.support.generated_delta import STRICTER as DELTA_RULES
 from tests.support.generated_experts import STRICTER as EXPERT_RULES
 from tests.support.generated_transfers import TRANSFERS
 
@@ -51,7 +52,7 @@ from tests.support.generated_properties import (
 NOT_MODELLED = "emitted modules do not use it"
 NUMBERS = (
     *("dim", "dim1", "dim2", "k", "seed", "seeds", "batch_idx", "chunk_start_idx", "epsilon", "scale", "scalar"),
-    *("sliding_window_size", "b", "beta"),
+    *("sliding_window_size", "b", "beta", "threshold", "repeats", "num_heads", "gate_column_offset", "input_column_offset"),
 )
 PADDING = "padding would be taken for tokens"
 MATMULS = ("linear", "minimal_matmul", "dit_minimal_matmul_addcmul_fused")
@@ -116,11 +117,6 @@ STRICTER = {
         "the library takes the next multiple of 32 for their width", ("nlp_create_qkv_heads",), head_columns
     ),
     "heads of padded tokens": Rule(PADDING, ("nlp_create_qkv_heads",), lambda call: size_of(call, "input", -2) % 32),
-    "no key-value heads": Rule(
-        "an empty tensor is a mistake of the caller's",
-        ("nlp_create_qkv_heads",),
-        lambda call: call["num_kv_heads"] == 0,
-    ),
     "transposed keys": Rule(
         NOT_MODELLED, ("nlp_create_qkv_heads",), lambda call: call["transpose_k_heads"] is not False
     ),
@@ -200,7 +196,7 @@ STRICTER = {
         lambda call: isinstance(call["program_config"], Made) and call["program_config"].fields["fused_activation"],
     ),
     "program without its compute configuration": Rule(
-        "the limit of a subblock depends on it", ("linear",), program_without_compute
+        "the limit of a subblock depends on it", ("linear", "matmul"), program_without_compute
     ),
     "matrices of one dimension": Rule(
         NOT_MODELLED,
@@ -273,14 +269,22 @@ STRICTER = {
     "activations by number or text": Rule(
         "an activation has a name",
         BINARY,
-        lambda call: isinstance(call["input_tensor_a_activations"], list)
-        and any(not isinstance(item, Attribute) for item in call["input_tensor_a_activations"]),
+        lambda call: any(
+            isinstance(call[f"input_tensor_{side}_activations"], list)
+            and any(not isinstance(item, Attribute) for item in call[f"input_tensor_{side}_activations"])
+            for side in "ab"
+        ),
     ),
     "numbers as operands": Rule(
         NOT_MODELLED,
         BINARY,
         lambda call: not isinstance(call["a"], Operand)
         or (not isinstance(call["b"], Operand) and short_name(call) != "mul"),
+    ),
+    "activations of numbers": Rule(
+        "a number can be stated as it should be",
+        ("mul",),
+        lambda call: isinstance(call["b"], (int, float)) and call["input_tensor_b_activations"],
     ),
     "factors without end": Rule(
         "infinity leaves nothing of what it multiplies",
@@ -313,7 +317,7 @@ STRICTER = {
         ("manual_seed",),
         lambda call: isinstance(call["seeds"], Operand) != isinstance(call["user_ids"], Operand),
     ),
-} | EXPERT_RULES
+} | EXPERT_RULES | DELTA_RULES
 
 
 CRASHES = {
@@ -322,7 +326,7 @@ CRASHES = {
     ),
     "empty tensors": Rule(
         "these divide by the number of tiles or heads",
-        ("nlp_concat_heads", "rotary_embedding_llama", "transpose", "typecast"),
+        ("nlp_concat_heads", "rotary_embedding_llama", "transpose", "typecast", "repeat_interleave", "permute"),
         lambda call: any_tensor(call, lambda tensor: tensor.volume == 0),
     ),
     "heads of five dimensions": Rule(

@@ -62,6 +62,19 @@ GOLDEN_NOTES = {
     "device/kernels/moe_fused_swiglu_compute.cpp, whose sums in bfloat16 within a core are not followed",
     "experimental.deepseek_prefill.post_combine_reduce": "no golden; formula of experimental/deepseek_prefill/"
     "post_combine_reduce/device/kernels/deepseek_moe_post_combine_reduce_compute.cpp",
+    "transformer.chunk_gated_delta_rule": "golden takes heads of their own that are normalised already; q and k of three dimensions "
+    "were normalised before as the kernel does (transformer/chunk_gated_delta_rule/device/kernels/compute/chunk_gdn_math.hpp)",
+    "experimental.kda.qkv_causal_conv1d_silu": "no golden; formula of experimental/kda/qkv_causal_conv1d_silu/device/kernels/"
+    "compute/qkv_causal_conv1d_silu.cpp, compared with torch's convolution of each channel by itself",
+    "experimental.kda.sigmoid_gated_rms_norm": "no golden; formula of experimental/kda/sigmoid_gated_rms_norm/device/kernels/"
+    "compute/sigmoid_gated_rms_norm.cpp, compared with torch's norm",
+    "copy": GOLDEN,
+    "concat": GOLDEN,
+    "repeat_interleave": GOLDEN,
+    "softplus": GOLDEN,
+    "matmul": GOLDEN,
+    "cumsum": GOLDEN,
+    "permute": GOLDEN,
     "sampling": "golden is a placeholder of zeros; formula of reduction/sampling/device/kernels/dataflow/"
     "writer_interleaved.cpp over a softmax in float64 (the kernel's is bfloat16), with the emulator's own random numbers",
     "manual_seed": "no golden and no result: equal seeds draw equal tokens",

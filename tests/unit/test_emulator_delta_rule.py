@@ -1,4 +1,4 @@
-"""The emulated gated delta rule: exact against a recurrence in float64, in every cut of the tokens, and refused where it must be."""
+"""The emulated gated delta rule: near a recurrence in float64, equal in every cut of the tokens, refused where it must be."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _plan(device: Device, *rest: Any) -> Plan:
     require(
         tokens % chunk == 0,
         NAME,
-        f"{tokens} tokens must be a multiple of chunk_size {chunk} (the library pads those of four dimensions, which is not modelled)",
+        f"{tokens} tokens must be a multiple of chunk_size {chunk} (padding in four dimensions is not modelled)",
     )
     require(
         value_heads % key_heads == 0,
@@ -217,7 +217,9 @@ def chunk_gated_delta_rule(
     """
     require(output_head_major, NAME, "only output_head_major=True is modelled")
     if not isinstance(program_config, ChunkGdnPhasedProgramConfig):
-        raise EmulatorError(NAME, f"only ttnn.ChunkGdnPhasedProgramConfig() is modelled, and must be stated; got {program_config}")
+        raise EmulatorError(
+            NAME, f"only ttnn.ChunkGdnPhasedProgramConfig() is modelled, and must be stated; got {program_config}"
+        )
     if initial_state is None:
         raise EmulatorError(NAME, "initial_state must be given: a state of zeros is not modelled")
     constants = [tensor for tensor in (eye, tril, ones, masks) if tensor is not None]

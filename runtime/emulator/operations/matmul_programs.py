@@ -101,6 +101,13 @@ def check_reuse_program(
         name,
         f"per_core_M {rows} must divide the {row_tiles} tiles of a matrix, or be a multiple of them",
     )
+    whole = output.pages // column_tiles
+    require(whole % rows == 0, name, f"per_core_M {rows} must divide the {whole} tiles of all matrices")
+    require(
+        row_tiles % program.out_subblock_h == 0,
+        name,
+        f"out_subblock_h {program.out_subblock_h} must divide the {row_tiles} tiles of a matrix",
+    )
     block_rows = min(rows, row_tiles)
     width = program.in0_block_w
     size = 2 * width * (block_rows * TILE_BYTES[a.dtype] * (2 if transposed else 1) + columns * TILE_BYTES[b.dtype])

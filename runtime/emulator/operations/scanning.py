@@ -18,14 +18,18 @@ from ..tensor import Tensor
 SUMMED = (DataType.BFLOAT16, DataType.FLOAT32)
 
 
-def _plan_cumsum(device: Device, source: TensorSpec, dtype, memory_config) -> Plan:
+def _plan_cumsum(device: Device, source: TensorSpec, dim, dtype, memory_config) -> Plan:
     require(
         source.layout is Layout.TILE and source.dtype in SUMMED,
         "cumsum",
         f"the input must be BFLOAT16 or FLOAT32 in tiles, got {source!r}",
     )
     made = dtype or source.dtype
-    require(made in SUMMED, "cumsum", f"the output must be BFLOAT16 or FLOAT32, got {made.name}")
+    require(
+        made is source.dtype or made is DataType.FLOAT32,
+        "cumsum",
+        f"the output must be of the input's type or FLOAT32 (the library casts what it sums), got {made.name} of {source!r}",
+    )
     return Plan((tensor_spec(source.shape, made, Layout.TILE, memory_config or source.memory_config),))
 
 
@@ -34,7 +38,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DataType | None = None, memory_con
     """Sums of each value and all before it along a dimension, in the output's type."""
     rank = len(input.spec.shape)
     require(-rank <= dim < rank, "cumsum", f"dimension {dim} is outside rank {rank}")
-    return launch("cumsum", (input,), (dtype, memory_config), _plan_cumsum, lambda values: values.cumsum(dim))[0]
+    return launch("cumsum", (input,), (dim, dtype, memory_config), _plan_cumsum, lambda values: values.cumsum(dim))[0]
 
 
 def _plan_permute(device: Device, source: TensorSpec, dims, memory_config) -> Plan:
@@ -51,8 +55,10 @@ def _plan_permute(device: Device, source: TensorSpec, dims, memory_config) -> Pl
 def permute(input_tensor: Tensor, dims: Sequence[int], *, memory_config: MemoryConfig | None = None) -> Tensor:
     """Dimensions in another order."""
     rank, order = len(input_tensor.spec.shape), tuple(dims)
+    if not all(isinstance(dim, int) and not isinstance(dim, bool) for dim in order):
+        raise TypeError(f"permute(): dims must be whole numbers, got {list(order)}")
     require(
-        sorted(dim % rank for dim in order) == list(range(rank)) and len(order) == rank,
+        all(-rank <= dim < rank for dim in order) and sorted(dim % rank for dim in order) == list(range(rank)),
         "permute",
         f"{list(order)} names not every one of {rank} dimensions once",
     )
