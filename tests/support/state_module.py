@@ -1,8 +1,8 @@
 """A module with recurrent layers whose states can be told from the tokens by hand, on the emulator.
 
-It is a tiny dense model with a recurrent layer before and one behind its attention layer. A recurrent layer adds to its state, in
-every row of it, a vector of whole numbers for each real token, so that the state is exact whatever the passes; it carries the last
-three token ids over as a convolution does, and adds its state to the hidden rows of the pass, so that logits depend on it.
+It is a tiny dense model of one attention layer between two recurrent ones. A recurrent layer adds to its state, in every row of
+it, a vector of whole numbers for each real token, so that the state is exact whatever the passes. It carries what the last three
+tokens stand for over, as a convolution does, and adds its state to the hidden rows of the pass, so that logits depend on it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,12 @@ def state_module(stored: str = "float32", forms: tuple[tuple[int, str], ...] | N
     dense = dense_module()
     rows = sorted({shape.rows for shape in dense.TRACES})
     table = Weight(
-        "table", ("model.layers.{layer}.table",), "rows", (dense.VOCABULARY, WIDTH), ttnn.bfloat16, ttnn.ROW_MAJOR_LAYOUT
+        "table",
+        ("model.layers.{layer}.table",),
+        "rows",
+        (dense.VOCABULARY, WIDTH),
+        ttnn.bfloat16,
+        ttnn.ROW_MAJOR_LAYOUT,
     )
     made = SimpleNamespace(
         **{
@@ -126,7 +131,9 @@ def _recur(hidden: Any, valid: Any, inputs: Any, layer: Any, weights: Any, state
         inputs.tail_tokens, ttnn.reshape(mixed, (1, 1, rows * tokens, WIDTH)), layout=ttnn.ROW_MAJOR_LAYOUT
     )
     both = ttnn.concat([*tails[:rows], picked], dim=1)
-    ends = ttnn.embedding(inputs.tail_picks, ttnn.reshape(both, (2 * CARRIED * rows, WIDTH)), layout=ttnn.ROW_MAJOR_LAYOUT)
+    ends = ttnn.embedding(
+        inputs.tail_picks, ttnn.reshape(both, (2 * CARRIED * rows, WIDTH)), layout=ttnn.ROW_MAJOR_LAYOUT
+    )
     for row in range(rows):
         ttnn.copy(ttnn.slice(ends, (0, CARRIED * row, 0), (1, CARRIED * (row + 1), WIDTH)), tails[row])
     given = parts[0] if rows == 1 else ttnn.concat(parts, dim=2)
@@ -155,7 +162,9 @@ def parameters() -> dict[str, Tensor]:
 
 def table(layer: int) -> Tensor:
     """Of each token [vocabulary, WIDTH]: its id, its id again in a form of the layer's own, and small numbers."""
-    made = torch.randint(-3, 4, (dense_module().VOCABULARY, WIDTH), generator=torch.Generator().manual_seed(layer)).float()
+    made = torch.randint(
+        -3, 4, (dense_module().VOCABULARY, WIDTH), generator=torch.Generator().manual_seed(layer)
+    ).float()
     made[:, 0] = torch.arange(dense_module().VOCABULARY)
     return made
 

@@ -80,9 +80,12 @@ def test_b19_rows_of_one_wave_that_end_apart_have_their_own_states_at_the_right_
     before = rig.prefill.stats()
     rig.run(*[(slot, prompt, length) for slot, (prompt, length) in enumerate(zip(prompts, (64, 40, 33)))])
     after = rig.prefill.stats()
-    assert after.waves == before.waves + 1 and after.variants["batched"].tokens_real - (
-        before.variants["batched"].tokens_real if "batched" in before.variants else 0
-    ) == 64 + 40 + 33
+    assert (
+        after.waves == before.waves + 1
+        and after.variants["batched"].tokens_real
+        - (before.variants["batched"].tokens_real if "batched" in before.variants else 0)
+        == 64 + 40 + 33
+    )
     for slot, length in enumerate((64, 40, 33)):
         rig.assert_slot(slot, prompts[slot], length, 0)
 
@@ -235,7 +238,9 @@ def test_s002_28_a_plan_that_another_one_has_overtaken_is_refused_and_changes_no
     early, late = rig.prefill.prepare(*call, final=False), rig.prefill.prepare(*call, final=False)
     rig.prefill.collect(rig.prefill.run(early, rig.traced))
     rig.assert_slot(0, prompt, 192, 192)
-    with pytest.raises(errors.SliceOrder, match="a slice from 128 repeats a part of slot 0, which is committed up to 192"):
+    with pytest.raises(
+        errors.SliceOrder, match="a slice from 128 repeats a part of slot 0, which is committed up to 192"
+    ):
         rig.prefill.collect(rig.prefill.run(late, rig.traced))
     rig.assert_slot(0, prompt, 192, 192)
     rig.prefill.reset(0)
@@ -245,7 +250,9 @@ def test_s002_28_a_plan_that_another_one_has_overtaken_is_refused_and_changes_no
     with pytest.raises(errors.StatePosition, match="slot 0 holds the state at 320 and at 256; a start of 128"):
         rig.prefill.collect(rig.prefill.run(resumed, rig.traced))
     rig.prefill.reset(0)
-    with pytest.raises(errors.StatePosition, match="its plan begins at 128 and the state of slot 0 now makes it begin at 0"):
+    with pytest.raises(
+        errors.StatePosition, match="its plan begins at 128 and the state of slot 0 now makes it begin at 0"
+    ):
         rig.prefill.collect(rig.prefill.run(resumed, rig.traced))
     assert rig.prefill.positions(0) is None
 
@@ -346,7 +353,10 @@ def test_s003_30_half_a_snapshot_and_another_models_are_refused_and_restore_wait
     snapshot = rig.prefill.snapshot(0)
     halves = (
         (replace(snapshot, at_end={"states": snapshot.at_end["states"]}), "tails at its end are 0 tensors"),
-        (replace(snapshot, at_boundary={"tails": snapshot.at_boundary["tails"]}), "states at its boundary are 0 tensors"),
+        (
+            replace(snapshot, at_boundary={"tails": snapshot.at_boundary["tails"]}),
+            "states at its boundary are 0 tensors",
+        ),
         (replace(snapshot, at_end={**snapshot.at_end, "tails": snapshot.at_end["tails"][:1]}), "are 1 tensors"),
         (replace(snapshot, digest="of another"), "of other recurrent layers than the 3 layers"),
         (replace(snapshot, boundary=250), "at 300 and at 250, which is no multiple of 64"),
