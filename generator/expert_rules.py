@@ -50,6 +50,7 @@ def problems(manifest: Manifest) -> Iterator[Problem]:
         rule = f"is over the {WIDEST_HIDDEN} columns that the weighted sum of a token's experts takes"
         yield Problem(("model", "hidden"), str(model.hidden), rule, f"nearest legal value {WIDEST_HIDDEN}")
     yield from _experts(model.experts, family.renormalises, manifest.family)
+    yield from _shared(model.experts, family.shared_expert, manifest.family)
     for name, table in manifest.target.items():
         yield from _table(name, table)
 
@@ -66,6 +67,20 @@ def _experts(experts: Experts, renormalises: bool | None, family: str) -> Iterat
         text = str(renormalises).lower()
         rule = f"family {family} always has {text}"
         yield Problem((*KEY, "renormalise"), str(experts.renormalise).lower(), rule, f"write {text}")
+
+
+def _shared(experts: Experts, expected: bool, family: str) -> Iterator[Problem]:
+    """Exactly where the family has an expert that every token sees."""
+    width, key = experts.shared_intermediate, (*KEY, "shared_intermediate")
+    if expected and width is None:
+        yield Problem(key, "", "is missing", f"family {family} has an expert that sees every token; add its width")
+    elif width is not None and not expected:
+        having = ", ".join(name for name, one in FAMILIES.items() if one.shared_expert)
+        rule = f"belongs to families with an expert that sees every token, and {family} has none"
+        yield Problem(key, str(width), rule, f"leave it out; families that have one: {having}")
+    elif width is not None and width % TILE:
+        close = max(TILE, (width + TILE // 2) // TILE * TILE)
+        yield Problem(key, str(width), f"must be a multiple of {TILE}, a tile", f"nearest legal value {close}")
 
 
 def _table(name: str, table: TargetTable) -> Iterator[Problem]:

@@ -17,6 +17,7 @@ BLOCK_ROWS = 8  # tile rows of tokens that the operation works on at a time
 DESTINATION_TILES = 8  # of bfloat16, which is how it accumulates
 SCRATCH_BYTES = 192
 LEAST_LINES = 2  # rows of cores
+MOST_PUBLISHED = 1024
 MOST_EXPERTS = 256  # a longer row of counts does not survive its way from tiles to rows
 MOST_ROUTED_TOKENS = 8192  # of a pass: tiles of one expert's tokens are exact in bfloat16 up to 256
 WIDEST_HIDDEN = 8192  # eight destination registers of 1024 values, in which a token's experts are summed
@@ -35,6 +36,7 @@ class Experts:
     published: str
     biases: bool
     activation: str
+    shared_intermediate: int | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from generator import memory, rules
+from generator import memory, recurrences, rules
 from generator.errors import ManifestError, shown
 from generator.experts import Experts
 from generator.families import FAMILIES
@@ -25,6 +25,8 @@ from generator.targets import Board
 from generator.tiles import TILE
 
 REPLICATE = "replicate"
+RECURRENT = "gated_delta_net"
+LAYER_KINDS = (RECURRENT, "sliding", "full")
 GIB = 2**30
 
 
@@ -57,6 +59,35 @@ class Dtypes:
     key_value: str
     activation: str
     experts: str | None = None
+    state: str | None = None
+
+
+@dataclass(frozen=True)
+class GatedDeltaNet:
+    """The linear attention of a model; see runtime.tables.GatedDeltaNet. `form` of the recurrence is "operation" or "matmuls",
+    which takes `chunk` tokens at a time.
+    """
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    kernel: int
+    published: str
+    form: str
+    chunk: int
+
+    @property
+    def key_width(self) -> int:
+        return self.key_heads * self.key_dim
+
+    @property
+    def value_width(self) -> int:
+        return self.value_heads * self.value_dim
+
+    @property
+    def convolution_width(self) -> int:
+        return 2 * self.key_width + self.value_width
 
 
 @dataclass(frozen=True)
@@ -146,18 +177,29 @@ class Resolved:
     scaled_embedding: bool = False
     attention_sinks: bool = False
     attention_output_bias: bool = False
+    gated_delta_net: GatedDeltaNet | None = None  # of the layers that are not in full_attention_layers
+    attention_gate: bool = False
+    state_slots: int = 0  # sequences whose recurrent state is held at a time
 
     @property
     def layer_kinds(self) -> tuple[str, ...]:
-        """Of each layer, "sliding" or "full"."""
-        if not self.sliding_window:
-            return ("full",) * self.layers
-        return tuple("full" if layer in self.full_attention_layers else "sliding" for layer in range(self.layers))
+        """Of each layer, one of LAYER_KINDS."""
+        other = RECURRENT if self.gated_delta_net else "sliding" if self.sliding_window else "full"
+        return tuple("full" if layer in self.full_attention_layers else other for layer in range(self.layers))
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of layers that the model has."""
-        return tuple(kind for kind in ("sliding", "full") if kind in self.layer_kinds)
+        return tuple(kind for kind in LAYER_KINDS if kind in self.layer_kinds)
+
+    @property
+    def recurrent_layers(self) -> int:
+        return self.layer_kinds.count(RECURRENT)
+
+    @property
+    def attention_layers(self) -> int:
+        """Layers with keys and values."""
+        return self.layers - self.recurrent_layers
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""
@@ -185,6 +227,7 @@ def resolve(file: ModelFile, board: Board) -> Resolved:
             raise file.refusal(Problem(key, str(wave), rule, f"nearest legal value {board.maximum_wave}"))
     bare = _numbers(manifest, table, board)
     _check_experts(file, bare)
+    _check_recurrence(file, bare)
     resolved = replace(bare, memory=memory.report(bare), digest=_digest(bare))
     if not resolved.memory.fits:
         raise _does_not_fit(file, resolved)
@@ -205,6 +248,15 @@ def _check_experts(file: ModelFile, resolved: Resolved) -> None:
         hint = "no model of these sizes runs on such a board"
         problem = Problem(("model", "experts", "intermediate"), str(resolved.experts.intermediate), rule, hint)
         raise BoardTooSmall(file.refusal(problem).diagnostics) from None
+
+
+def _check_recurrence(file: ModelFile, resolved: Resolved) -> None:
+    """The operation's phased program wants a core for every value head."""
+    net, cores = resolved.gated_delta_net, resolved.board.cores
+    if net is not None and net.form == "operation" and net.value_heads > cores:
+        rule = f"is over the {cores} cores of {resolved.target}, one of which the operation takes for each value head"
+        problem = Problem(("model", "gated_delta_net", "value_heads"), str(net.value_heads), rule, 'write recurrence = "matmuls"')
+        raise BoardTooSmall(file.refusal(problem).diagnostics)
 
 
 def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
@@ -263,19 +315,36 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
             "alignment": (
                 "context: attention over the caches takes no soft cap, so that every row runs from its start"
                 if model.attention_soft_cap
-                else f"lcm({table.block_size} block, {table.attention_chunk} attention chunk)"
+                else rules.units_in_words(model, table)
             ),
         },
-        keys=keys(board.name, model, Dtypes, Rope, Experts),
+        keys=keys(board.name, model, Dtypes, Rope, Experts, GatedDeltaNet),
         sliding_window=window,
-        full_attention_layers=(model.full_attention_layers or ()) if window else (),
+        full_attention_layers=_full_attention_layers(model, window),
         window_reach=reach,
         local_rope=_rope(model, model.local_rope, head_dim) if model.local_rope else None,
         query_scale=model.query_scale or 0,
         attention_soft_cap=model.attention_soft_cap or 0.0,
         logit_soft_cap=model.logit_soft_cap or 0.0,
         **{name: getattr(family, name) for name in FIXED_BY_FAMILY},
+        gated_delta_net=_gated_delta_net(model, table, family),
+        state_slots=table.state_slots or 0,
     )
+
+
+def _gated_delta_net(model: Model, table: TargetTable, family: Family) -> GatedDeltaNet | None:
+    net = model.gated_delta_net
+    if net is None:
+        return None
+    form = recurrences.form(table.recurrence, net.key_dim, net.value_dim)
+    return GatedDeltaNet(**dict(net), published=family.gated_delta_net, form=form, chunk=recurrences.CHUNKS[form])
+
+
+def _full_attention_layers(model: Model, window: int) -> tuple[int, ...]:
+    """Layers that see all tokens before each, where others do not."""
+    if model.layer_kinds is not None:
+        return tuple(layer for layer in range(model.layers) if model.layer_kinds[layer % len(model.layer_kinds)] == "full")
+    return (model.full_attention_layers or ()) if window else ()
 
 
 def _rope(model: Model, rope: RopeTable, head_dim: int) -> Rope:
@@ -299,10 +368,12 @@ def _experts(model: Model, family: Family) -> Experts | None:
 
 
 def _dtypes(table: TargetTable, model: Model) -> Dtypes:
-    """Experts are stored as the other weights unless the table says otherwise."""
+    """Experts are stored as the other weights, and a recurrent state in float32, unless the table says otherwise."""
     stated = dict(table.dtypes)
     if model.experts is not None:
         stated["experts"] = stated["experts"] or stated["weights"]
+    if model.gated_delta_net is not None:
+        stated["state"] = stated["state"] or "float32"
     return Dtypes(**stated)
 
 
@@ -345,6 +416,7 @@ def _does_not_fit(file: ModelFile, resolved: Resolved) -> ManifestError:
         ("weights", used.weights),
         ("rotary tables", used.rotary_tables),
         ("key-value blocks", used.key_value),
+        *([("recurrent states", used.recurrent_states)] if used.recurrent_states else []),
         (f"activations of {used.largest_pass} tokens", used.activation_peak),
         ("hidden rows of captured traces", used.captured_rows),
         ("trace region", used.trace_region),

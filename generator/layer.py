@@ -28,5 +28,5 @@ def part_steps(
     """The same for each part by itself: each turns `hidden` into `summed`, which is the next one's hidden."""
     size = shape.token_tiles * tiles(resolved.hidden)
     hidden, summed = (Tensor(name, size, resolved.dtypes.activation) for name in ("hidden", "summed"))
-    parts = kinds.layer_parts(resolved)
+    parts = kinds.layer_parts(resolved, kind)
     return tuple(tuple(part.steps(resolved, shape, chunks, hidden, summed, kind)) for part in parts)

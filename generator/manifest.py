@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from generator import attention_rules, catalog, experts, rules, unsupported, wrappers
+from generator import attention_rules, catalog, experts, recurrent_rules, rules, unsupported, wrappers
 from generator.errors import Diagnostic, ManifestError, shown
 from generator.families import FAMILIES
 from generator.schema import AnyArray, Array, Table, between, dotted, named, one_of, refuse, validate
@@ -95,10 +95,19 @@ class Rope(Table):
 
 
 class Experts(Table):
-    count: Annotated[int, between(2, experts.MOST_EXPERTS)]
+    count: Annotated[int, between(2, experts.MOST_PUBLISHED)]
     per_token: Annotated[int, between(1, 32)]
     intermediate: Annotated[int, between(experts.NARROWEST, 2**19)]
     renormalise: bool
+    shared_intermediate: Annotated[int, between(32, 2**19)] | None = None
+
+
+class GatedDeltaNet(Table):
+    key_heads: Annotated[int, between(1, 1024)]
+    value_heads: Annotated[int, between(1, 1024)]
+    key_dim: Annotated[int, between(32, 256)]
+    value_dim: Annotated[int, between(32, 256)]
+    kernel: Annotated[int, one_of(recurrent_rules.KERNEL)]
 
 
 class Model(Table):
@@ -116,12 +125,14 @@ class Model(Table):
     tied_embeddings: bool
     sliding_window: Annotated[int, between(1, MOST_TOKENS)] | None = None
     full_attention_layers: AnyArray[Annotated[int, between(0, 1023)]] | None = None
+    layer_kinds: Array[Annotated[str, named(*recurrent_rules.KINDS)]] | None = None
     query_scale: Annotated[int, between(1, 2**20)] | None = None
     attention_soft_cap: Annotated[float, between(1e-3, 1e6)] | None = None
     logit_soft_cap: Annotated[float, between(1e-3, 1e6)] | None = None
     rope: Rope
     local_rope: Rope | None = None
     experts: Experts | None = None
+    gated_delta_net: GatedDeltaNet | None = None
 
 
 class PackagedWeights(Table):
@@ -136,6 +147,7 @@ class Dtypes(Table):
     key_value: Annotated[str, named("bfloat16", "bfloat8_b")]
     activation: Annotated[str, named("bfloat16")]
     experts: Annotated[str, named(*WEIGHT_DTYPES)] | None = None
+    state: Annotated[str, named("float32")] | None = None
 
 
 class TargetTable(Table):
@@ -148,6 +160,8 @@ class TargetTable(Table):
     prefill_chunk: Annotated[int, between(32, MOST_TOKENS)]
     attention_chunk: Annotated[int, between(32, 1024), AfterValidator(_chunk)] = 128
     batch_invariant: bool = False
+    state_slots: Annotated[int, between(1, 1024)] | None = None
+    recurrence: Annotated[str, named(*recurrent_rules.FORMS)] | None = None
     dtypes: Dtypes
 
 
@@ -204,6 +218,7 @@ def check(data: dict[str, Any], path: str, source: Source, targets: Collection[s
     problems = (
         *rules.problems(manifest, targets),
         *attention_rules.problems(manifest),
+        *recurrent_rules.problems(manifest),
         *([misplaced] if misplaced else []),
     )
     if problems:

@@ -56,6 +56,8 @@ class Memory:
     trace_region: int
     total: int
     capacity: int
+    recurrent_states: int = 0  # of all slots, and of the rows of a wave
+    state_slot: int = 0  # of them one slot, which holds a sequence's state at its end and at the last boundary before
 
     @property
     def fits(self) -> bool:
@@ -72,16 +74,19 @@ def report(resolved: Resolved) -> Memory:
     rotary = tuple(item for item in rows if item.name.startswith("rotary_"))
     weights = tuple(item for item in rows if item not in rotary)
     stores = (key_value_item(resolved, resolved.key_value_blocks),)
+    states = state_items(resolved)
     largest = largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens)
     peak_bytes, peak_stage = max((size, stage) for stage, size in _stages(resolved))
-    sums = [sum(item.bytes for item in items) for items in (weights, rotary, stores)]
+    sums = [sum(item.bytes for item in items) for items in (weights, rotary, stores, states)]
     captured = sum(_hidden(resolved, tokens) for tokens in _captured_passes(resolved))
     trace_region = interleaved(board, -(-board.trace_region_bytes // TRACE_PAGE), TRACE_PAGE)
     return Memory(
-        items=(*weights, *rotary, *stores),
+        items=(*weights, *rotary, *stores, *states),
         weights=sums[0],
         rotary_tables=sums[1],
         key_value=sums[2],
+        recurrent_states=sums[3],
+        state_slot=state_slot_bytes(resolved),
         largest_pass=largest,
         peak_stage=peak_stage,
         activation_peak=peak_bytes,
@@ -107,7 +112,7 @@ def _hidden(resolved: Resolved, tokens: int) -> int:
 
 def most_key_value_blocks(resolved: Resolved, room: int) -> int:
     """Key-value blocks that fit into `room` bytes, possibly none."""
-    low, high = 0, room // (2 * resolved.layers * TILE_BYTES[resolved.dtypes.key_value]) + 1
+    low, high = 0, room // (2 * resolved.attention_layers * TILE_BYTES[resolved.dtypes.key_value]) + 1
     while low + 1 < high:
         middle = (low + high) // 2
         low, high = (middle, high) if key_value_item(resolved, middle).bytes <= room else (low, middle)
@@ -124,8 +129,38 @@ def key_value_item(resolved: Resolved, blocks: int) -> MemoryItem:
     """The paged key and value caches of all layers, [blocks, key-value heads, block size, head dim] each."""
     block_tiles = resolved.device_key_value_heads * tiles(resolved.block_size) * tiles(resolved.head_dim)
     return _item(
-        resolved.board, "key_value", 2 * resolved.layers, blocks * block_tiles, TILE_BYTES[resolved.dtypes.key_value]
+        resolved.board, "key_value", 2 * resolved.attention_layers, blocks * block_tiles, TILE_BYTES[resolved.dtypes.key_value]
     )
+
+
+STATES_OF_A_SLOT = 2  # at the end, and at the last aligned boundary before it
+
+
+def state_items(resolved: Resolved) -> tuple[MemoryItem, ...]:
+    """Recurrent states and convolution tails: of every slot; as many more for the rows of the largest wave, whose new ones are
+    written before the old ones are given up; one of zeros; and those that passes work on (runtime.tables.held_states).
+    """
+    if resolved.gated_delta_net is None:
+        return ()
+    rows = max(resolved.waves)
+    held = 1 + STATES_OF_A_SLOT * (resolved.state_slots + min(resolved.state_slots, rows)) + rows
+    return tuple(_item(resolved.board, name, held * resolved.recurrent_layers, *pages) for name, *pages in _state(resolved))
+
+
+def state_slot_bytes(resolved: Resolved) -> int:
+    """What one more slot takes."""
+    if resolved.gated_delta_net is None:
+        return 0
+    count = STATES_OF_A_SLOT * resolved.recurrent_layers
+    return sum(_item(resolved.board, name, count, *pages).bytes for name, *pages in _state(resolved))
+
+
+def _state(resolved: Resolved) -> tuple[tuple[str, int, int], ...]:
+    """Name, pages and bytes of a page of each part of one sequence's state in one layer."""
+    net = resolved.gated_delta_net
+    state = net.value_heads * tiles(net.key_dim) * tiles(net.value_dim)
+    row_bytes = net.convolution_width * ELEMENT_BYTES[resolved.dtypes.activation]
+    return ("states", state, TILE_BYTES[resolved.dtypes.state]), ("tails", net.kernel - 1, row_bytes)
 
 
 def _item(board: Board, name: str, count: int, pages: int, page_bytes: int) -> MemoryItem:
@@ -137,7 +172,7 @@ def _weights(resolved: Resolved) -> Iterator[MemoryItem]:
     for row in kinds.model_weights(resolved):
         yield _weight(resolved, row, 1)
     for row in kinds.layer_weights(resolved):
-        yield _weight(resolved, row, resolved.layers)
+        yield _weight(resolved, row, resolved.layer_kinds.count(row.kind) if row.kind else resolved.layers)
 
 
 def _weight(resolved: Resolved, row: WeightRow, count: int) -> MemoryItem:

@@ -14,7 +14,7 @@ from itertools import combinations
 from generator import kinds, programs
 from generator.attentions import Attention, choose_attention
 from generator.cost import Work, time_of
-from generator.geometry import Resolved
+from generator.geometry import RECURRENT, Resolved
 from generator.kinds.attention_steps import chained, windows
 from generator.layer import layer_steps
 from generator.matmuls import Matmul, MinimalMatmul, NoProgram, choose_matmul, choose_minimal_matmul, program_cycles
@@ -117,7 +117,7 @@ def _attention(resolved: Resolved, shape: PassShape) -> Attention | Scores:
         shape.read_pages,
         resolved.attention_chunk if shape.read_pages else None,
         hand_on,
-        resolved.kinds,
+        tuple([kind for kind in resolved.kinds if kind != RECURRENT]),
         resolved.attention_sinks,
     )
 

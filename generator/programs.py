@@ -53,7 +53,7 @@ def fused(resolved: Resolved, role: str) -> str:
     """What the matmul of a role does besides its product, "" for nothing."""
     if role == "gate_up" and fuses_gate_up(resolved):
         return PAIRS
-    if role in ("attention_output", "down") and fuses_residual(resolved):
+    if role in ("attention_output", "delta_output", "down") and fuses_residual(resolved):
         return RESIDUAL
     return ""
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from math import gcd
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from generator import kinds, programs, rules, wrappers
-from generator.geometry import Resolved, Rope
+from generator.geometry import RECURRENT, Resolved, Rope
 from generator.kinds import experts
 from generator.kinds.rows import LAYER, WeightRow, routed_tokens
 from generator.matmuls import fidelity
 from generator.placement import choose_programs
+from generator.recurrences import UNIT_EPSILON, products, route
 from generator.shapes import SAMPLING, PassShape, window_pages
 from generator.source_map import mark
 from generator.steps import PLACES
@@ -22,6 +24,7 @@ from generator.steps import PLACES
 MANY_WEIGHTS = 12  # of a layer: beyond, rows that leave out what all share keep the module short
 FACTORS_OF_A_LINE = 5  # numbers of seventeen digits
 KINDS_OF_A_LINE = 8
+WIDEST_CHANNEL_CHUNK = 256  # channels that a core convolves at a time: a power of two
 AFTER_LAYER: tuple[str, ...] = ()  # statements after each layer's output: capture, steering, deepstack
 
 
@@ -68,6 +71,8 @@ def _fidelities(resolved: Resolved) -> list[tuple[str, str, str]]:
     rows = [("NORM", "HiFi4", "a small part of a pass"), ("ROTARY", "HiFi4", "a small part of a pass")]
     if resolved.experts is not None:
         rows.append(("ROUTING", "HiFi4", "whole numbers stay exact"))
+    if resolved.gated_delta_net is not None:
+        rows.append(("RATE", "HiFi4", "a small part of a pass"))
     return rows + [(role, fidelity(dtype), f"{dtype} {what}") for role, dtype, what in stored]
 
 
@@ -94,6 +99,7 @@ GEOMETRY_OF_SOME = (  # what the torch reference is told beside the rest where a
     "scaled_embedding",
     "attention_sinks",
     "attention_output_bias",
+    "attention_gate",
 )
 CONSTANTS_OF_SOME = ("sliding_window", "attention_soft_cap", "logit_soft_cap")
 
@@ -120,11 +126,15 @@ def _layer_weights(resolved: Resolved) -> tuple[tuple[WeightRow, ...], str]:
     """The weights of a layer; where they are many, with the names within it, and what those begin with in a checkpoint."""
     rows = wrappers.published(resolved.wrapper, kinds.layer_weights(resolved))
     prefix = rows[0].sources[0].partition(LAYER)[0] + LAYER
-    begins = all(source.startswith(prefix) for row in rows for source in row.sources)
-    if len(rows) <= MANY_WEIGHTS or not begins or any(row.otherwise or row.parts > 1 for row in rows):
+    begins = all(source.startswith(prefix) for row in rows for source in (*row.sources, *row.otherwise))
+    whole = resolved.gated_delta_net is None and any(row.otherwise or row.parts > 1 for row in rows)
+    if len(rows) <= MANY_WEIGHTS or not begins or whole:
         return rows, ""
-    within = [tuple([source.removeprefix(prefix) for source in row.sources]) for row in rows]
-    return tuple([replace(row, sources=sources) for row, sources in zip(rows, within)]), prefix
+
+    def within(sources: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple([source.removeprefix(prefix) for source in sources])
+
+    return tuple([replace(row, sources=within(row.sources), otherwise=within(row.otherwise)) for row in rows]), prefix
 
 
 def _experts(resolved: Resolved) -> dict[str, Any]:
@@ -136,6 +146,20 @@ def _experts(resolved: Resolved) -> dict[str, Any]:
         "expert_cut": experts.cut(resolved),
         "expert_fidelity": fidelity(resolved.dtypes.experts),
         "most_tokens": routed_tokens(resolved),
+    }
+
+
+def _recurrence(resolved: Resolved, shapes: tuple[PassShape, ...]) -> dict[str, Any]:
+    """What the parts of the templates about recurrent layers read; nothing for a model without them."""
+    net = resolved.gated_delta_net
+    if net is None:
+        return {}
+    rows = sorted({shape.rows for shape in shapes})
+    return {
+        "recurrence": {count: route(net.form, count, net.value_heads, resolved.board.cores) for count in rows},
+        "products": products(net.chunk, net.key_dim, net.value_dim),
+        "unit_epsilon": UNIT_EPSILON / net.key_dim,
+        "channel_chunk": gcd(net.convolution_width, WIDEST_CHANNEL_CHUNK),
     }
 
 
@@ -162,6 +186,7 @@ def _cut(values: tuple[Any, ...], size: int) -> list[tuple[Any, ...]]:
 def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, templates: Path) -> str:
     """Python source with source-map markers, before the rewriting passes. `manifest` is the path shown in the header."""
     layer_weights, layer_prefix = _layer_weights(resolved)
+    attention_kinds = tuple([kind for kind in resolved.kinds if kind != RECURRENT])
     return (
         environment(templates)
         .get_template("module.py.jinja")
@@ -179,7 +204,9 @@ def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, tem
             further_geometry=_further_geometry(resolved),
             kinds=resolved.kinds,
             two_kinds=len(resolved.kinds) > 1,
-            packed_kinds=[kind for kind in resolved.kinds if programs.packs_rows(resolved, kind)],
+            attention_kinds=attention_kinds,
+            two_attentions=len(attention_kinds) > 1,
+            packed_kinds=[kind for kind in attention_kinds if programs.packs_rows(resolved, kind)],
             runs_of_kinds=_runs_of_kinds(resolved),
             window_pages={tokens: window_pages(resolved, tokens) for tokens in resolved.lengths},
             factor_lists=_factor_lists(resolved),
@@ -188,10 +215,13 @@ def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, tem
             norms_in_blocks=programs.norms_in_blocks(resolved),
             heads_dtype=programs.heads_dtype(resolved),
             **_experts(resolved),
+            **_recurrence(resolved, shapes),
+            any_otherwise=any(row.otherwise for row in layer_weights),
+            any_parts=any(row.parts > 1 for row in layer_weights),
             model_weights=wrappers.published(resolved.wrapper, kinds.model_weights(resolved)),
             layer_weights=layer_weights,
             layer_prefix=layer_prefix,
-            parts=[part.__name__.rsplit(".", 1)[1] for part in kinds.layer_parts(resolved)],
+            parts=[part.__name__.rsplit(".", 1)[1] for part in kinds.parts(resolved)],
             after_layer=AFTER_LAYER,
             because=lambda field: because(resolved, field),
         )

@@ -10,6 +10,7 @@ from generator.errors import did_you_mean, shown
 from generator import expert_rules
 from generator.families import FAMILIES
 from generator.problems import Problem
+from generator.recurrences import CHUNKS, form
 from generator.tiles import TILE
 
 if TYPE_CHECKING:
@@ -44,7 +45,21 @@ def problems(manifest: Manifest, targets: Collection[str]) -> Iterator[Problem]:
 
 def alignment(model: Model, table: TargetTable) -> int:
     """Tokens that every start and every cut of a prompt is a multiple of: the context where there is no chunk but the first."""
-    return table.context if model.attention_soft_cap else lcm(table.block_size, table.attention_chunk)
+    return table.context if model.attention_soft_cap else lcm(*units(model, table).values())
+
+
+def units(model: Model, table: TargetTable) -> dict[str, int]:
+    """Tokens of whatever a cut must not divide, by its name."""
+    found = {"block": table.block_size, "attention chunk": table.attention_chunk}
+    net = model.gated_delta_net
+    if net is not None:
+        found["recurrent chunk"] = CHUNKS[form(table.recurrence, net.key_dim, net.value_dim)]
+    return found
+
+
+def units_in_words(model: Model, table: TargetTable) -> str:
+    """How the alignment came about."""
+    return f"lcm({', '.join(f'{tokens} {name}' for name, tokens in units(model, table).items())})"
 
 
 def multiple_near(value: int, step: int, most: int | None = None) -> int:
@@ -160,7 +175,7 @@ def _lengths(key: tuple[str | int, ...], model: Model, table: TargetTable) -> It
     yield from _ascending((*key, "lengths"), table.lengths)
     if not model.attention_soft_cap:  # whose one pass is the context
         step = alignment(model, table)
-        why = f"the alignment {step}, lcm({table.block_size} block_size, {table.attention_chunk} attention_chunk)"
+        why = f"the alignment {step}, {units_in_words(model, table)}"
         yield from _multiple((*key, "prefill_chunk"), table.prefill_chunk, step, why, table.context)
     longest = max(table.lengths)
     if table.prefill_chunk != longest:

@@ -14,6 +14,7 @@ FIXED_BY_FAMILY = (
     "scaled_embedding",
     "attention_sinks",
     "attention_output_bias",
+    "attention_gate",
 )
 STATED_BY_SOME = (
     "sliding_window",
@@ -47,9 +48,9 @@ COPIED_FROM_TARGET = (
 )
 
 
-def keys(target: str, model: Model, dtypes: type, rope: type, experts: type) -> dict[str, str]:
-    """Of each field of a resolved model, the manifest key or keys that it came from; `dtypes`, `rope` and `experts` are the
-    types of its tables.
+def keys(target: str, model: Model, dtypes: type, rope: type, experts: type, gated_delta_net: type) -> dict[str, str]:
+    """Of each field of a resolved model, the manifest key or keys that it came from; `dtypes`, `rope`, `experts` and
+    `gated_delta_net` are the types of its tables.
     """
     table = f"target.{target}"
     head_dim = "model.head_dim" if model.head_dim else "model.hidden, model.query_heads"
@@ -63,6 +64,11 @@ def keys(target: str, model: Model, dtypes: type, rope: type, experts: type) -> 
     if model.experts is not None:
         found |= {f"experts.{one.name}": f"model.experts.{one.name}" for one in fields(experts)}
         found |= dict.fromkeys(("experts.published", "experts.biases", "experts.activation"), "family")
+    if model.gated_delta_net is not None:
+        found |= {f"gated_delta_net.{one.name}": f"model.gated_delta_net.{one.name}" for one in fields(gated_delta_net)}
+        found["gated_delta_net.published"] = "family"
+        found |= dict.fromkeys(("gated_delta_net.form", "gated_delta_net.chunk"), f"{table}.recurrence")
+        found["full_attention_layers"] = "model.layer_kinds"
     found["rope.dimensions"] = "model.rotary_dimensions" if model.rotary_dimensions else head_dim
     return found | {
         "module": "name",
@@ -82,7 +88,7 @@ def keys(target: str, model: Model, dtypes: type, rope: type, experts: type) -> 
             "model.rope.kind, model.rope.original_context" if model.rope.original_context else "model.rope.kind"
         ),
         "attention_scale": "model.query_scale" if model.query_scale else head_dim,
-        **{name: f"model.{name}" for name in STATED_BY_SOME},
+        **{name: f"model.{name}" for name in STATED_BY_SOME if name not in found},
         **dict.fromkeys(FIXED_BY_FAMILY, "family"),
         "window_reach": f"model.sliding_window, {table}.block_size, {table}.attention_chunk",
         "device_query_heads": "model.query_heads",
@@ -92,6 +98,8 @@ def keys(target: str, model: Model, dtypes: type, rope: type, experts: type) -> 
         "device_query_key_value_width": ", ".join(dict.fromkeys(heads.split(", "))),
         "device_intermediate": inner,
         "device_vocabulary": "model.vocabulary",
+        "gated_delta_net": "model.gated_delta_net",
+        "state_slots": f"{table}.state_slots",
         "context_blocks": f"{table}.context, {table}.block_size",
         "alignment": f"{table}.context" if model.attention_soft_cap else f"{table}.block_size, {table}.attention_chunk",
     }

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 EXPERTS = "a mixture of experts"
 OTHER_EXPERTS = "a mixture of experts of another kind"
-SHARED_EXPERT = "an expert that sees every token"
 DENSE_LAYERS = "layers without experts among those that have them"
 SOFT_CAP = "a soft cap"
 SCALED = "a scale on the embedding, residual or logits"
 WINDOW = "sliding-window attention"
 SINKS = "attention sinks"
-RECURRENT = "linear attention with a recurrent state"
+OTHER_RECURRENT = "a recurrent state of another kind"
 IMAGES = "image input"
 ENCODER = "an encoder beside the decoder"
 BIASES = "a bias that the family does not fix"
@@ -23,8 +22,6 @@ FEATURES = {
     "n_routed_experts": EXPERTS,
     "num_experts_per_tok": EXPERTS,
     "experts_per_token": EXPERTS,
-    "shared_expert": SHARED_EXPERT,
-    "shared_experts": SHARED_EXPERT,
     "moe": EXPERTS,
     "moe_intermediate_size": EXPERTS,
     "router": EXPERTS,
@@ -37,11 +34,6 @@ FEATURES = {
     "logit_scale": SCALED,
     "attention_sinks": SINKS,
     "sinks": SINKS,
-    "linear_attention": RECURRENT,
-    "full_attention_interval": RECURRENT,
-    "linear_num_key_heads": RECURRENT,
-    "linear_num_value_heads": RECURRENT,
-    "recurrent": RECURRENT,
     "mrope_section": IMAGES,
     "vision": IMAGES,
     "vision_config": IMAGES,
@@ -54,13 +46,11 @@ FEATURES = {
 }
 
 FAMILIES = {
-    "qwen2_moe": SHARED_EXPERT,
+    "qwen2_moe": f"{OTHER_EXPERTS}, one of which sees every token",
     "deepseek_v3": OTHER_EXPERTS,
     "llama4": OTHER_EXPERTS,
     "gemma": SCALED,
-    "qwen3_next": RECURRENT,
-    "qwen3_5": RECURRENT,
-    "mamba": RECURRENT,
+    "mamba": OTHER_RECURRENT,
     "qwen2_vl": IMAGES,
     "qwen2_5_vl": IMAGES,
     "qwen3_vl": IMAGES,

@@ -27,6 +27,8 @@ class Wrapper:
 WRAPPERS = {  # by the model_type of the published configuration
     "gemma3": Wrapper("gemma3", "language_model."),
     "mistral3": Wrapper("mistral", "language_model."),
+    "qwen3_5": Wrapper("qwen3_5", "language_model."),
+    "qwen3_5_moe": Wrapper("qwen3_5_moe", "language_model."),
 }
 
 
@@ -41,4 +43,8 @@ def problem(name: str | None, family: str) -> Problem | None:
 def published(name: str | None, rows: Iterable[WeightRow]) -> tuple[WeightRow, ...]:
     """Rows of a weight table with the names that the checkpoint of a wrapper has for their sources."""
     prefix = WRAPPERS[name].prefix if name else ""
-    return tuple(replace(row, sources=tuple(prefix + source for source in row.sources)) for row in rows)
+
+    def named(sources: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(prefix + source for source in sources)
+
+    return tuple(replace(row, sources=named(row.sources), otherwise=named(row.otherwise)) for row in rows)

@@ -49,7 +49,7 @@ class Normed:
 class Recurred:
     """What the states gave for every token."""
 
-    mixed: Any  # [rows x value heads, tokens a row, value dim] in float32
+    given: Any  # [rows x value heads, tokens a row, value dim] in float32
     projected: Projected
 
 

@@ -7,13 +7,11 @@ from types import ModuleType
 from runtime.backend import ttnn
 from runtime.errors import ModuleError
 from runtime.tables import (
+    FORMS,
     FULL,
-    MATMULS,
     RECURRENT,
-    ROWS,
     SLIDING,
     TILE,
-    WAVE,
     layer_kinds,
     of_kind,
     recurrence,
@@ -79,10 +77,10 @@ def _check_passes(module: ModuleType) -> None:
         )
     rows = {shape.rows for shape in module.TRACES}
     for count, form in module.RECURRENCE.items():
-        if count not in rows or form not in (WAVE, ROWS, MATMULS):
+        if count not in rows or form not in FORMS:
             raise ModuleError(
                 f"{module.__name__}.RECURRENCE has {form!r} for {count} rows; its passes have "
-                f"{', '.join(map(str, sorted(rows)))} rows and forms are {WAVE}, {ROWS} and {MATMULS}"
+                f"{', '.join(map(str, sorted(rows)))} rows and forms are {', '.join(FORMS)}"
             )
     if min(rows) not in module.RECURRENCE:
         raise ModuleError(f"{module.__name__}.RECURRENCE lacks {min(rows)} rows, to which larger waves fall back")

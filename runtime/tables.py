@@ -12,7 +12,8 @@ from typing import Any
 REPLICATE = "replicate"
 TILE = 32  # rows and columns of a tile
 RECURRENT, FULL, SLIDING = "gated_delta_net", "full", "sliding"  # kinds of layers
-WAVE, ROWS, MATMULS = "wave", "rows", "matmuls"  # forms of a pass's recurrence
+ALONE, WAVE, ROWS, MATMULS = "alone", "wave", "rows", "matmuls"  # forms of a pass's recurrence
+FORMS = (ALONE, WAVE, ROWS, MATMULS)
 
 
 @dataclass(frozen=True)
@@ -235,6 +236,25 @@ class Routing:
     token_of_pair: Any
     free_slots: Any
     expert_index: Any
+
+
+@dataclass(frozen=True)
+class DeltaTables:
+    """What all recurrent layers of a pass read beside their weights: constants of runtime/recurrent_weights.py by their names,
+    of which those after `lower_triangle` belong to one form of the recurrence or the other.
+    """
+
+    valid: Any  # [1, 1, tokens, value heads]: 1 for a token, 0 for padding
+    row_start: Any
+    identity: Any
+    lower_triangle: Any
+    all_ones: Any = None
+    quadrants: Any = None
+    strict_triangle: Any = None
+    first_joining: Any = None
+    joining: tuple[Any, ...] = ()
+    query_length: Any = None
+    key_length: Any = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from math import prod
 import torch
 from torch import Tensor
 
+from runtime import recurrent_weights
 from runtime.errors import ModuleError
+from runtime.recurrent_weights import gated
 from runtime.rope import angles, cosines, half_split, head_order, interleaved, pair_rotation, reorder_heads, sines
 from runtime.tables import TILE, Geometry, Rope, Weight
 
@@ -164,6 +166,10 @@ RULES: dict[str, Rule] = {
     "rotary_norm": turned(vector, "interleaved"),
     "rotary_offset_norm": turned(offset_vector, "interleaved"),
     "partial_projection": turned(projection, "half_split"),
+    "gated_projection": gated(projection, gate=False),
+    "gated_partial_projection": gated(turned(projection, "half_split"), gate=False),
+    "gated_rotary_projection": gated(turned(projection, "interleaved"), gate=False),
+    "gated_by_projection": gated(projection, gate=True),
     "partial_bias": turned(vector, "half_split"),
     "partial_norm": turned(vector, "half_split"),
     "partial_offset_norm": turned(offset_vector, "half_split"),
@@ -189,6 +195,7 @@ RULES: dict[str, Rule] = {
     .reshape(weight.shape)
     .int(),
     "rotary_transformation": lambda sources, weight, geometry: pair_rotation(),
+    **recurrent_weights.RULES,
 }
 EMBEDDINGS = ("rows", "scaled_rows")
 HALVES = ("first_projection", "second_projection")
@@ -200,6 +207,8 @@ def source_shapes(weight: Weight, geometry: Geometry) -> tuple[tuple[int, ...], 
         raise ModuleError(f"weight {weight.name}: no rule named {weight.transform!r}; the rules are {', '.join(RULES)}")
     if not weight.sources:
         return ()
+    if (shapes := recurrent_weights.source_shapes(weight, geometry)) is not None:
+        return shapes
     if weight.transform in EMBEDDINGS:
         return (weight.shape,)
     if weight.transform.endswith("projection"):

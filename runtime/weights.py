@@ -21,7 +21,7 @@ from runtime.errors import ModuleError, WeightError
 from runtime.resources import Ownership, Scope
 from runtime.tables import Geometry, Weight, layer_kinds, states
 from runtime.transforms import EMBEDDINGS, RULES, source_shapes
-from runtime.wrapped import TEXT_MODEL, TextModel, is_text_model
+from runtime.wrapped import TEXT_MODEL, TextModel, is_of_further_tokens, is_text_model
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 UPLOADED = (torch.float32, torch.bfloat16)
@@ -161,8 +161,8 @@ def check_checkpoint(module: ModuleType, checkpoint: Checkpoint, layers: int) ->
 
 
 def _follows(module: ModuleType, checkpoint: Checkpoint, name: str) -> bool:
-    """Whether a tensor that no table names only repeats what the others say."""
-    if name.endswith(ROTARY_BUFFER):
+    """Whether a tensor that no table names only repeats what the others say, or says what prefill does not need."""
+    if name.endswith(ROTARY_BUFFER) or is_of_further_tokens(name, module.GEOMETRY):
         return True
     if name.removeprefix(TEXT_MODEL) != TIED_HEAD or not module.GEOMETRY.tied_embeddings:
         return False

@@ -13,11 +13,13 @@ import torch
 
 from runtime.checkpoint import Checkpoint
 from runtime.errors import WeightError
+from runtime.tables import Geometry
 
 TEXT_MODEL = "language_model."
 INNER, HEAD = "model.", "lm_head."  # how names of a text model by itself begin
 SAVED_BY_TRANSFORMERS_5 = "model.language_model."  # for language_model.model.; the head has no prefix there
-OTHER_PARTS = ("vision_tower.", "multi_modal_projector.")
+OTHER_PARTS = ("vision_tower.", "multi_modal_projector.", "visual.")
+FURTHER_TOKENS = "mtp."  # layers that guess tokens behind the next one, as Qwen3-Next and Qwen3.5 publish
 
 
 def is_text_model(module: ModuleType) -> bool:
@@ -38,6 +40,11 @@ def alone(name: str) -> str | None:
     """The name that a tensor has in the text model by itself; None for a tensor of another part."""
     stated = published(name)
     return stated and stated.removeprefix(TEXT_MODEL)
+
+
+def is_of_further_tokens(name: str, geometry: Geometry) -> bool:
+    """Whether a tensor is of layers that prefill has no use for, which checkpoints of such a geometry may hold."""
+    return geometry.gated_delta_net is not None and name.startswith(FURTHER_TOKENS)
 
 
 class TextModel:

@@ -34,3 +34,6 @@ class Family:
     )
     expert_biases: bool = False  # on the router and on all projections of the experts
     expert_activation: str = "silu"  # or "swiglu_oai", whose gate is clamped
+    gated_delta_net: str = ""  # how published projections of linear attention lie: "interleaved" or "split"
+    attention_gate: bool = False  # behind each query head its gate, whose sigmoid multiplies what is attended
+    shared_expert: bool = False  # an expert that every token sees, behind a gate of its own

@@ -25,9 +25,11 @@ ROWS, CONTEXTS = (
     32,
     2,
 )  # the cache holds a full pass of rows of prefill_chunk tokens, or so many whole contexts, where it can
+STATE_SLOTS = (8, 4, 2, 1)  # sequences whose recurrent state is held, and so the most rows of a pass of such a model
 FREE_SHARE = 32  # this part of the DRAM stays free: what a pass takes is an estimate
 PASS_SHARE = 12  # what passes take may be this part of the DRAM
 WIDE, NARROW = "bfloat16", "bfloat8_b"
+STATE = "float32"  # what is carried from token to token keeps its rounding
 NARROWEST = "bfloat4_b"  # of all weights, at a loss of precision that nobody should come by unasked; of experts, where it must be
 WEIGHTS = ((WIDE, None), (NARROW, None))
 WEIGHTS_AND_EXPERTS = ((WIDE, WIDE), (NARROW, NARROW), (NARROW, NARROWEST))
@@ -82,7 +84,7 @@ def choose(data: Mapping[str, Any], board: Board) -> Chosen | Misfit:
 
 def _choose(data: Mapping[str, Any], board: Board, maximum: int, lengths: list[int]) -> Chosen | Misfit:
     """The same with these lengths and a context of at most `maximum` tokens."""
-    table = _table(lengths)
+    table = _table(lengths, "gated_delta_net" in data["model"])
     try:
         resolved = _resolved(data, board, table)
     except BoardTooSmall as error:
@@ -90,19 +92,21 @@ def _choose(data: Mapping[str, Any], board: Board, maximum: int, lengths: list[i
     if maximum < LENGTHS[0]:
         return Misfit(board.name, f"takes prompts from {LENGTHS[0]} tokens on, over maximum_context {maximum}", "")
     missing = None
-    for weights, experts in WEIGHTS if resolved.experts is None else WEIGHTS_AND_EXPERTS:
-        for wave_tokens in _wave_tokens(resolved, board):
-            dtypes = replace(resolved.dtypes, experts=experts)
-            here = replace(resolved, dtypes=dtypes, wave_tokens=wave_tokens, waves=_waves(board, wave_tokens))
-            found = _fitted(here, board, weights, maximum)
-            if found is not None and (missing := _without_program(found.resolved)) is None:
-                return _chosen(data, board, found)
+    for resolved in _with_slots(resolved):
+        for weights, experts in WEIGHTS if resolved.experts is None else WEIGHTS_AND_EXPERTS:
+            for wave_tokens in _wave_tokens(resolved, board):
+                dtypes = replace(resolved.dtypes, experts=experts)
+                waves = _waves(resolved, board, wave_tokens)
+                here = replace(resolved, dtypes=dtypes, wave_tokens=wave_tokens, waves=waves)
+                found = _fitted(here, board, weights, maximum)
+                if found is not None and (missing := _without_program(found.resolved)) is None:
+                    return _chosen(data, board, found)
     if missing is not None:
         return Misfit(board.name, f"is too small: {missing}", "no model of these sizes runs on such a board")
-    return _misfit(replace(resolved, waves=_waves(board, resolved.prefill_chunk)), board)
+    return _misfit(replace(resolved, waves=_waves(resolved, board, resolved.prefill_chunk)), board)
 
 
-def _table(lengths: list[int]) -> dict[str, Any]:
+def _table(lengths: list[int], recurrent: bool) -> dict[str, Any]:
     """The smallest table: one context of one chunk, one row at a time."""
     chunk = lengths[-1]
     return {
@@ -114,7 +118,8 @@ def _table(lengths: list[int]) -> dict[str, Any]:
         "wave_tokens": chunk,
         "prefill_chunk": chunk,
         "attention_chunk": ATTENTION_CHUNK,
-        "dtypes": _dtypes(NARROW, NARROW, NARROW),
+        **({"state_slots": STATE_SLOTS[0]} if recurrent else {}),
+        "dtypes": _dtypes(NARROW, NARROW, NARROW) | ({"state": STATE} if recurrent else {}),
     }
 
 
@@ -132,10 +137,15 @@ def _resolved(data: Mapping[str, Any], board: Board, table: Mapping[str, Any]) -
     return geometry.resolve(file, replace(board, dram_bank_bytes=2**50))
 
 
-def _waves(board: Board, wave_tokens: int) -> tuple[int, ...]:
-    return tuple(
-        wave for wave in WAVES if wave <= board.maximum_wave and wave * LENGTHS[0] <= max(wave_tokens, LENGTHS[0])
-    )
+def _with_slots(resolved: Resolved) -> Iterator[Resolved]:
+    """With the slots of recurrent states that are wanted, down to one; itself where the model has none."""
+    for slots in STATE_SLOTS if resolved.state_slots else (0,):
+        yield replace(resolved, state_slots=slots)
+
+
+def _waves(resolved: Resolved, board: Board, wave_tokens: int) -> tuple[int, ...]:
+    most = min(board.maximum_wave, resolved.state_slots or board.maximum_wave)  # each row has a slot of its own
+    return tuple(wave for wave in WAVES if wave <= most and wave * LENGTHS[0] <= max(wave_tokens, LENGTHS[0]))
 
 
 def _capacity(board: Board) -> int:
@@ -146,7 +156,7 @@ def _wave_tokens(resolved: Resolved, board: Board) -> Iterator[int]:
     """Tokens of the largest pass, from the most whose tensors take a fitting part of the memory, down to one chunk."""
     tokens, taken = max(MOST_WAVE_TOKENS, resolved.prefill_chunk), 0
     while tokens > resolved.prefill_chunk:
-        used = memory.report(replace(resolved, wave_tokens=tokens, waves=_waves(board, tokens)))
+        used = memory.report(replace(resolved, wave_tokens=tokens, waves=_waves(resolved, board, tokens)))
         taken = used.activation_peak + used.captured_rows
         if taken * PASS_SHARE <= _capacity(board):
             yield tokens
@@ -175,6 +185,7 @@ def _misfit(resolved: Resolved, board: Board) -> Misfit:
         (f"weights in bfloat8_b{of_experts}", used.weights),
         ("rotary tables", used.rotary_tables),
         (f"a cache of {chunk} tokens in bfloat8_b", used.key_value),
+        *([("a recurrent state", used.recurrent_states)] if used.recurrent_states else []),
         ("passes", used.activation_peak + used.captured_rows),
         ("trace region", used.trace_region),
     )
@@ -253,6 +264,11 @@ def _dtype_notes(weights: str, pair: tuple[str, str], whole: int) -> dict[str, s
     return notes
 
 
+def _slots_note(resolved: Resolved) -> str:
+    held = "sequences whose recurrent state is held at a time"
+    return held if resolved.state_slots == STATE_SLOTS[0] else f"{held}: the memory holds no {2 * resolved.state_slots}"
+
+
 def _experts_note(resolved: Resolved) -> str:
     if resolved.dtypes.experts != NARROWEST:
         return "as the other weights"
@@ -272,25 +288,31 @@ def _without_program(resolved: Resolved) -> str | None:
 
 def _chosen(data: Mapping[str, Any], board: Board, fitted: Fitted) -> Chosen:
     found = fitted.resolved
-    table = _table(list(found.lengths)) | {
+    recurrent = found.gated_delta_net is not None
+    table = _table(list(found.lengths), recurrent) | {
         "context": found.context,
         "key_value_blocks": found.key_value_blocks,
         "waves": list(found.waves),
         "wave_tokens": found.wave_tokens,
         "dtypes": _dtypes(found.dtypes.weights, found.dtypes.head, found.dtypes.key_value),
     }
+    if recurrent:
+        table["state_slots"] = found.state_slots
+        table["dtypes"]["state"] = found.dtypes.state
     if found.dtypes.experts is not None:
         table["dtypes"]["experts"] = found.dtypes.experts
     file = manifest.check({**data, "target": {board.name: table}}, "", Source((), {}), (board.name,))
     used = geometry.resolve(file, board).memory  # the same rules that a build keeps, on the board as it is
+    states = f"recurrent states {used.recurrent_states / GIB:.2f}, " if recurrent else ""
     summary = (
         f"{used.total / GIB:.2f} of {used.capacity / GIB:.2f} GiB DRAM: weights {used.weights / GIB:.2f}, "
-        f"cache {used.key_value / GIB:.2f}, passes {(used.activation_peak + used.captured_rows) / GIB:.2f}, "
+        f"cache {used.key_value / GIB:.2f}, {states}passes {(used.activation_peak + used.captured_rows) / GIB:.2f}, "
         f"traces {used.trace_region / GIB:.2f}"
     )
     tokens = found.key_value_blocks * BLOCK
     notes = {
         "experts": _experts_note(found),
+        "state_slots": _slots_note(found),
         "key_value_blocks": f"{tokens} tokens, {tokens / found.context:.3g} x context",
         "wave_tokens": (
             f"tensors of passes take at most 1/{PASS_SHARE} of the memory"

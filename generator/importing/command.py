@@ -42,6 +42,7 @@ class Imported:
             **{f"rope.{key}": one for key, one in self.understood.rope.items()},
             **{f"local_rope.{key}": one for key, one in self.understood.local_rope.items()},
             **{f"experts.{key}": one for key, one in self.understood.experts.items()},
+            **{f"gated_delta_net.{key}": one for key, one in self.understood.gated_delta_net.items()},
         }
         return {
             "model": self.name,
@@ -96,8 +97,9 @@ def prepare(config: Path, manifests: Path, name: str | None, targets: Sequence[s
             **({"local_rope": local} if local else {}),
         },
     }
-    if understood.experts:
-        bare["model"]["experts"] = {key: entry.value for key, entry in understood.experts.items()}
+    for table in ("experts", "gated_delta_net"):
+        if getattr(understood, table):
+            bare["model"][table] = {key: entry.value for key, entry in getattr(understood, table).items()}
     known = catalog.names(manifests, catalog.TARGETS)
     if not known:
         rule, hint = "holds no boards", "name a folder that has targets/*.toml with --manifests"
@@ -177,6 +179,7 @@ def _in_words_of(config: Path, source: Source, understood: Understood, found: Di
     entries |= {f"model.rope.{name}": entry for name, entry in understood.rope.items()}
     entries |= {f"model.local_rope.{name}": entry for name, entry in understood.local_rope.items()}
     entries |= {f"model.experts.{name}": entry for name, entry in understood.experts.items()}
+    entries |= {f"model.gated_delta_net.{name}": entry for name, entry in understood.gated_delta_net.items()}
     entry = entries.get(key)
     if entry is None:
         return found if found.path else Diagnostic(str(config), None, found.key, found.value, found.rule, found.hint)

@@ -22,6 +22,12 @@ WINDOW_KEYS = {
     LAYERS_IF_USED: {"sliding_window", "use_sliding_window"},
     NO_WINDOW: set(),
 }
+LINEAR_KEYS = (
+    "full_attention_interval",
+    "linear_num_key_heads",
+    "linear_num_value_heads",
+    "linear_conv_kernel_dim",
+)
 SILU, GELU_TANH = {"silu": "silu"}, {"gelu_pytorch_tanh": "gelu_tanh"}
 
 
@@ -29,7 +35,7 @@ SILU, GELU_TANH = {"silu": "silu"}, {"gelu_pytorch_tanh": "gelu_tanh"}
 class ExpertKeys:
     """The keys that describe a mixture of experts. `count`: the first that is there says it. `renormalise` is empty where the
     published code always does; `some_layers`: the class has keys for layers without experts. `also`: further keys for the experts of a
-    token, which must say the same.
+    token, which must say the same. `shared`: the width of an expert that sees every token.
     """
 
     count: tuple[str, ...]
@@ -37,6 +43,7 @@ class ExpertKeys:
     renormalise: str = ""
     some_layers: bool = False
     also: tuple[str, ...] = ()
+    shared: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,10 @@ class ConfigClass:
     activation, and `activations` what its values are called here. `scores`: keys that scale or cap scores and logits, by what a
     manifest calls them. `rope`: the embedding where no key describes one. `fixed`: keys that may have one value only, which is
     the default: a number, true or false. `harmless`: keys of its own that change nothing of prefill. `reads`: keys of features
-    that this class reads itself, so that their presence is no reason to refuse.
+    that this class reads itself, so that their presence is no reason to refuse. `linear_attention`: layers are linear attention
+    but for each `every`th, or as layer_types says. `stated`: keys without a default, and the values of them that are built.
+    `rotary_share`: the partial_rotary_factor where no key says one. `sections`: the embedding may be divided into sections,
+    each for a position of its own; of text these positions are equal, which makes it the plain embedding.
     """
 
     model_type: str
@@ -71,10 +81,16 @@ class ConfigClass:
     rope: Mapping[str, Any] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     harmless: frozenset[str] = frozenset()
+    linear_attention: bool = False
+    stated: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    rotary_share: float = 1.0
+    sections: bool = False
 
     @property
     def reads(self) -> frozenset[str]:
-        found = {"partial_rotary_factor", *self.scores.values(), *self.fixed} | WINDOW_KEYS[self.window]
+        found = {"partial_rotary_factor", *self.scores.values(), *self.fixed, *self.stated} | WINDOW_KEYS[self.window]
+        if self.linear_attention:
+            found |= {*LINEAR_KEYS}
         if self.experts is not None:
             found |= {
                 *self.experts.count,
@@ -82,6 +98,7 @@ class ConfigClass:
                 *self.experts.also,
                 self.experts.intermediate,
                 self.experts.renormalise,
+                self.experts.shared,
             }
             found |= {"mlp_only_layers"} if self.experts.some_layers else set()
         return frozenset(found)
@@ -89,12 +106,15 @@ class ConfigClass:
 
 @dataclass(frozen=True)
 class Wrapper:
-    """A model around a text model, of which only the text model is imported; `text` is the model_type that it holds."""
+    """A model around a text model, of which only the text model is imported; `text` is the model_type that it holds. `others`:
+    keys that describe its other parts.
+    """
 
     model_type: str
     name: str
     architecture: str
     text: str
+    others: frozenset[str] = frozenset()
 
 
 def sizes(vocabulary: int, hidden: int, intermediate: int, maximum: int, epsilon: float, **rest: Any) -> dict[str, Any]:

@@ -34,6 +34,8 @@ def read_experts(fields: Fields, kind_of: ConfigClass) -> Mapping[str, Entry]:
         "intermediate": fields.integer(keys.intermediate),
         "renormalise": renormalise,
     }
+    if keys.shared:
+        entries["shared_intermediate"] = fields.integer(keys.shared)
     return entries
 
 
@@ -53,6 +55,8 @@ def _check_every_layer(fields: Fields) -> None:
     if dense not in (None, []):
         rule = f"asks for {unsupported.DENSE_LAYERS}, which is not built"
         fields.refuse("mlp_only_layers", rule, "only an empty list is supported")
+    if "decoder_sparse_step" not in fields.defaults:
+        return
     step = fields.integer("decoder_sparse_step")
     if step.value != 1:
         rule = f"asks for {unsupported.DENSE_LAYERS}, which is not built"

@@ -24,7 +24,9 @@ BOTH_WAYS = "attention in both directions"
 SCALED = unsupported.SCALED
 WINDOW, SOFT_CAP = unsupported.WINDOW, unsupported.SOFT_CAP
 QUERY_SCALE = "a scale of its own on attention's scores"
-OF_SOME = (WINDOW, SOFT_CAP, QUERY_SCALE)  # what other families have
+RECURRENT = "linear attention with a recurrent state"
+SHARED_EXPERT = "an expert that sees every token"
+OF_SOME = (WINDOW, SOFT_CAP, QUERY_SCALE, RECURRENT, SHARED_EXPERT, GATED)  # what other families have
 
 MODEL_TYPES: Mapping[str, str] = {
     "deepseek_v2": f"{LATENT} and {unsupported.OTHER_EXPERTS}",
@@ -33,8 +35,6 @@ MODEL_TYPES: Mapping[str, str] = {
     "qwen3_vl_moe": unsupported.IMAGES,
     "qwen3_vl_text": unsupported.IMAGES,
     "qwen2_5_vl_text": unsupported.IMAGES,
-    "qwen3_5_text": unsupported.RECURRENT,
-    "qwen3_5_moe": f"{unsupported.RECURRENT} and {unsupported.SHARED_EXPERT}",
     "olmoe": unsupported.OTHER_EXPERTS,
     "phimoe": unsupported.OTHER_EXPERTS,
     "granitemoe": unsupported.OTHER_EXPERTS,
@@ -43,9 +43,9 @@ MODEL_TYPES: Mapping[str, str] = {
     "cohere2": f"{SCALED}, {LAYER_NORM} and {unsupported.WINDOW}",
     "smollm3": UNTURNED,
     "olmo2": MORE_NORMS,
-    "mamba2": unsupported.RECURRENT,
-    "jamba": f"{unsupported.RECURRENT} and {unsupported.OTHER_EXPERTS}",
-    "falcon_h1": unsupported.RECURRENT,
+    "mamba2": unsupported.OTHER_RECURRENT,
+    "jamba": f"{unsupported.OTHER_RECURRENT} and {unsupported.OTHER_EXPERTS}",
+    "falcon_h1": unsupported.OTHER_RECURRENT,
     "mllama": f"{unsupported.IMAGES} and {CROSS}",
     "llava": unsupported.IMAGES,
     "pixtral": unsupported.IMAGES,
@@ -81,10 +81,17 @@ OPTIONS: Mapping[str, str] = {
     "kv_lora_rank": LATENT,
     "qk_rope_head_dim": LATENT,
     "compression_config": unsupported.QUANTISED,
-    "n_shared_experts": unsupported.SHARED_EXPERT,
+    "n_shared_experts": SHARED_EXPERT,
+    "shared_expert": SHARED_EXPERT,
+    "shared_experts": SHARED_EXPERT,
     "mlp_only_layers": unsupported.EXPERTS,
-    "shared_expert_intermediate_size": unsupported.SHARED_EXPERT,
-    "linear_conv_kernel_dim": unsupported.RECURRENT,
+    "shared_expert_intermediate_size": SHARED_EXPERT,
+    "full_attention_interval": RECURRENT,
+    "linear_attention": RECURRENT,
+    "linear_num_key_heads": RECURRENT,
+    "linear_num_value_heads": RECURRENT,
+    "linear_conv_kernel_dim": RECURRENT,
+    "recurrent": RECURRENT,
     "swiglu_limit": CLAMPED,
     "attn_output_gate": GATED,
     "attention_chunk_size": CHUNKED,
@@ -96,10 +103,12 @@ OPTIONS: Mapping[str, str] = {
 }
 WITHOUT_EFFECT: tuple[object, ...] = (None, False, 0, [], {})
 LAYERS_BUILT = FULL, SLIDING = "full_attention", "sliding_attention"
+LINEAR = "linear_attention"
 LAYER_TYPES: Mapping[str, str] = {
-    "linear_attention": unsupported.RECURRENT,
+    LINEAR: RECURRENT,
+    SLIDING: WINDOW,
     "chunked_attention": CHUNKED,
-    "mamba": unsupported.RECURRENT,
+    "mamba": unsupported.OTHER_RECURRENT,
 }
 
 
@@ -123,8 +132,13 @@ def options(data: Mapping[str, Any], read: frozenset[str], owner: str) -> Iterat
         words = OPTIONS.get(name)
         if words is None or name in read or _has_no_effect(words, value):
             continue
-        lacking = f"models of {owner} do not have here" if words in OF_SOME else "is not built"
-        yield name, f"asks for {words}, which {lacking}", "only its absence, null or false is supported"
+        yield name, asks_for(words, owner), "only its absence, null or false is supported"
+
+
+def asks_for(words: str, owner: str) -> str:
+    """What is wrong with asking for a feature in a configuration of the class `owner`."""
+    lacking = f"models of {owner} do not have here" if words in OF_SOME else "is not built"
+    return f"asks for {words}, which {lacking}"
 
 
 def _has_no_effect(words: str, value: object) -> bool:

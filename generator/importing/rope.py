@@ -14,6 +14,7 @@ from generator.schema import dotted
 
 OLD, NEW = "rope_scaling", "rope_parameters"
 ORIGINAL = "original_max_position_embeddings"
+SECTIONS = ("mrope_section", "mrope_interleaved")  # pairs that turn by time, row and column of an image
 ALWAYS = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
 BETAS = {"beta_fast": 32.0, "beta_slow": 1.0}
 
@@ -38,15 +39,32 @@ def read_rope(
         )
         return {}, None
     read, keys = reader
+    always = (*ALWAYS, *SECTIONS) if kind_of.sections else ALWAYS
+    _check_sections(table, kind_of)
     for key in table.data:
-        if key not in (*ALWAYS, *keys) and table.data[key] is not None:
+        if key not in (*always, *keys) and table.data[key] is not None:
             rule = f'changes nothing that is known of kind "{rope_type.value}"'
-            table.refuse(key, rule, did_you_mean(key, (*ALWAYS, *keys), list_all=False))
+            table.refuse(key, rule, did_you_mean(key, (*always, *keys), list_all=False))
     rotary = _rotary_dimensions(fields, table, kind_of, head_dim)
     theta = "rope_local_base_freq" if layer_type == SLIDING else "rope_theta"
     entries = {"kind": rope_type, "theta": _theta(fields, table, theta)}
     entries |= read(_Context(fields, table, rotary.value, maximum_context))
     return entries, rotary if rotary.value != head_dim else None
+
+
+def _check_sections(table: Fields, kind_of: ConfigClass) -> None:
+    """A token of text has one position, which is its time, its row and its column: however the pairs are divided, they turn as
+    if they were not. So only the form of the keys is checked.
+    """
+    if not kind_of.sections:
+        return
+    sections, interleaved = (table.raw(name) for name in SECTIONS)
+    if sections is not None and not (
+        isinstance(sections, list) and all(type(one) is int and one >= 0 for one in sections)
+    ):
+        table.refuse("mrope_section", "must be a list of numbers of pairs", "for example [11, 11, 10]")
+    if interleaved is not None and type(interleaved) is not bool:
+        table.refuse("mrope_interleaved", "must be true or false", "it changes nothing of text")
 
 
 def _table(fields: Fields, kind_of: ConfigClass, layer_type: str) -> Fields | None:
@@ -126,6 +144,9 @@ def _theta(fields: Fields, table: Fields, name: str) -> Entry:
 def _rotary_dimensions(fields: Fields, table: Fields, kind_of: ConfigClass, head_dim: int) -> Entry:
     places = [one for one in (table, fields) if one.raw("partial_rotary_factor") is not None]
     whole = Entry(head_dim, table.key("partial_rotary_factor"), "")
+    if not places and kind_of.rotary_share < 1:
+        note = f"partial_rotary_factor absent: {kind_of.rotary_share:g}, as {kind_of.name} has it, x {head_dim}"
+        return Entry(int(head_dim * kind_of.rotary_share), whole.key, note)
     if not places:
         return whole
     factor = places[0].number("partial_rotary_factor")

@@ -24,7 +24,7 @@ def text_of(name: str, source: str, understood: Understood, chosen: Iterable[Cho
     if understood.wrapper is not None:
         lines.append(f"wrapper = {_string(understood.wrapper)} # whose checkpoint holds the weights")
     lines += ["", "[model]"]
-    tables = ("", "rope", "local_rope", "experts")
+    tables = ("", "rope", "local_rope", "experts", "gated_delta_net")
     for header in tables:
         table = getattr(understood, header or "model")
         if header and table:

@@ -12,6 +12,7 @@ from generator.importing.classes import TABLE, WRAPPERS
 from generator.importing.config_class import ConfigClass, Wrapper
 from generator.importing.experts import read_experts
 from generator.importing.fields import Entry, Fields
+from generator.importing.linear_attention import read_kinds, read_sizes
 from generator.importing.refused import SLIDING, supported
 from generator.importing.rope import NEW, OLD, read_rope
 from generator.importing.windows import read_windows
@@ -36,8 +37,8 @@ HARMLESS = frozenset(
 
 @dataclass(frozen=True)
 class Understood:
-    """`model`, `rope`, `local_rope` and `experts` are the tables of a manifest by key, the last two empty where the model has
-    none, and `wrapper` is the model_type around the text model. `notes` say what holds for the whole model, `unread` are keys of
+    """`model`, `rope`, `local_rope`, `experts` and `gated_delta_net` are the tables of a manifest by key, the last three empty
+    where the model has none, and `wrapper` is the model_type around the text model. `notes` say what holds for the whole model, `unread` are keys of
     the configuration that nothing here depends on.
     """
 
@@ -48,6 +49,7 @@ class Understood:
     rope: Mapping[str, Entry]
     local_rope: Mapping[str, Entry]
     experts: Mapping[str, Entry]
+    gated_delta_net: Mapping[str, Entry]
     notes: tuple[str, ...]
     unread: tuple[str, ...]
 
@@ -60,13 +62,14 @@ def understand(data: Mapping[str, Any], source: Source, path: str) -> Understood
     if wrapper is not None:
         fields = _text_fields(outer, wrapper, kind_of)
     fields.owner, fields.defaults = kind_of.name, kind_of.defaults
+    others = wrapper.others if wrapper is not None else frozenset()
     for one in dict.fromkeys((outer, fields)):
-        refused.refuse_options(one, kind_of.reads)
+        refused.refuse_options(one, kind_of.reads | (others if one is outer else frozenset()))
     model = _model(fields, outer, kind_of)
-    experts = read_experts(fields, kind_of)
+    experts, delta_net = read_experts(fields, kind_of), read_sizes(fields, kind_of)
     fields.stop()
-    _check_positive(fields, model)
-    _check_positive(fields, experts)
+    for table in (model, experts, delta_net):
+        _check_positive(fields, table)
     fields.stop()
     head_dim = _head_dim(fields, kind_of, model)
     if fields.data.get("head_dim") is not None or kind_of.defaults["head_dim"] is not None:
@@ -77,9 +80,12 @@ def understand(data: Mapping[str, Any], source: Source, path: str) -> Understood
     model["maximum_context"] = _maximum_context(model["maximum_context"], rope)
     if rotary is not None:
         model["rotary_dimensions"] = rotary
-    windows, seen = read_windows(fields, kind_of, model["layers"].value, model["maximum_context"].value)
+    if kind_of.linear_attention:
+        kinds, seen = read_kinds(fields, kind_of, model["layers"].value)
+    else:
+        kinds, seen = read_windows(fields, kind_of, model["layers"].value, model["maximum_context"].value)
     fields.stop()
-    model |= windows
+    model |= kinds
     rope, local_rope = _ropes(fields, kind_of, head_dim.value, maximum, rope, model)
     fields.stop()
     notes = [
@@ -91,7 +97,7 @@ def understand(data: Mapping[str, Any], source: Source, path: str) -> Understood
     if wrapper is not None:
         notes.append(f"Only the text model of {wrapper.architecture}: image input is no part of it")
     around = wrapper.model_type if wrapper is not None else None
-    tables = (_in_order(model), rope, local_rope, experts)
+    tables = (_in_order(model), rope, local_rope, experts, delta_net)
     return Understood(kind_of.family, kind_of.name, around, *tables, tuple(notes), _unread(outer, fields, kind_of))
 
 

@@ -8,7 +8,7 @@ from generator import unsupported
 from generator.errors import did_you_mean
 from generator.importing.config_class import EVERY_LAYER, LAYERS_IF_USED, PATTERN, UPPER_LAYERS, ConfigClass
 from generator.importing.fields import Entry, Fields
-from generator.importing.refused import FULL, LAYER_TYPES, LAYERS_BUILT, SLIDING
+from generator.importing.refused import FULL, LAYER_TYPES, LAYERS_BUILT, SLIDING, asks_for
 from generator.schema import dotted
 
 SLIDING_PATTERN = "sliding_window_pattern"
@@ -56,7 +56,7 @@ def _layer_types(fields: Fields, layers: int) -> list[str] | None:
     for one in dict.fromkeys(given):
         if one not in LAYERS_BUILT:
             words = LAYER_TYPES.get(one)
-            rule = f"asks for {words}, which is not built" if words else "is no layer type that is known"
+            rule = asks_for(words, fields.owner) if words else "is no layer type that is known"
             fields.refuse_element("layer_types", given.index(one), one, rule, did_you_mean(one, LAYERS_BUILT))
     return given
 

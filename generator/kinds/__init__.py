@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from generator.kinds import attention, experts, mlp, model
+from generator.kinds import attention, experts, gated_delta_net, mlp, model
 from generator.kinds.rows import MatmulRole, WeightRow
 
 if TYPE_CHECKING:
@@ -36,9 +36,18 @@ class Part(Protocol):
         """
 
 
-def layer_parts(resolved: Resolved) -> tuple[Part, ...]:
-    """The parts of every layer, in the order they run."""
-    return (attention, mlp if resolved.experts is None else experts)
+MIXERS = {"gated_delta_net": gated_delta_net}  # by the kind of layer, where it is no attention
+
+
+def layer_parts(resolved: Resolved, kind: str) -> tuple[Part, ...]:
+    """The parts of a layer of a kind, in the order they run."""
+    return (MIXERS.get(kind, attention), mlp if resolved.experts is None else experts)
+
+
+def parts(resolved: Resolved) -> tuple[Part, ...]:
+    """The parts of all layers, each once: what mixes tokens in each kind of layer, then the feed-forward."""
+    mixers, (*_, feed_forward) = zip(*(layer_parts(resolved, kind) for kind in resolved.kinds))
+    return (*dict.fromkeys(mixers), feed_forward)
 
 
 def model_weights(resolved: Resolved) -> tuple[WeightRow, ...]:
@@ -48,12 +57,12 @@ def model_weights(resolved: Resolved) -> tuple[WeightRow, ...]:
 
 def layer_weights(resolved: Resolved) -> tuple[WeightRow, ...]:
     """Weights of each layer, in the order they are used."""
-    return tuple(row for part in layer_parts(resolved) for row in part.weights(resolved))
+    return tuple(row for part in parts(resolved) for row in part.weights(resolved))
 
 
 def layer_matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
     """Matmuls that run over all tokens of a pass, in the order they run."""
-    return tuple(role for part in layer_parts(resolved) for role in part.matmuls(resolved))
+    return tuple(role for part in parts(resolved) for role in part.matmuls(resolved))
 
 
 def head_matmul(resolved: Resolved) -> MatmulRole:

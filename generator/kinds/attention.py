@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from generator import programs
@@ -21,18 +22,21 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
     takes its pairs from other columns than the published one.
     """
     order = column_order(resolved)
-    scored = "scored_" if resolved.attention_soft_cap else ""
+    made = "scored_" if resolved.attention_soft_cap else "gated_" if resolved.attention_gate else ""
     projections = tuple(f"{PREFIX}{part}_proj" for part in (["qkv"] if resolved.fused_projections else "qkv"))
     rows = [
         layer_norm(resolved, "attention_norm", "input"),
         WeightRow(
             "query_key_value",
             tuple(f"{name}.weight" for name in projections),
-            f"{scored}{order}projection",
+            f"{made}{order}projection",
             "(HIDDEN, QUERY_KEY_VALUE_WIDTH)",
             "WEIGHT_DTYPE",
         ),
     ]
+    if resolved.attention_gate:
+        source = (f"{PREFIX}q_proj.weight",)
+        rows.append(WeightRow("attention_gate", source, "gated_by_projection", "(HIDDEN, QUERY_WIDTH)", "WEIGHT_DTYPE"))
     if resolved.query_key_value_bias:
         rows.append(
             WeightRow(
@@ -68,6 +72,8 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
         rows.append(WeightRow("attention_output_bias", sources, "bias", "(1, 1, 1, HIDDEN)", "BIAS_DTYPE"))
     if resolved.sandwich_norms:
         rows.append(layer_norm(resolved, "attention_output_norm", "post_attention"))
+    if resolved.gated_delta_net is not None:
+        return tuple(replace(row, kind="full") for row in rows)
     return tuple(rows)
 
 
@@ -80,6 +86,11 @@ def column_order(resolved: Resolved) -> str:
 
 def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
     dtype = resolved.dtypes.weights
+    gate = ()
+    if resolved.attention_gate:
+        gate = (
+            MatmulRole("attention_gate", resolved.hidden, resolved.device_query_width, dtype, resolved.dtypes.activation),
+        )
     return (
         MatmulRole(
             "query_key_value",
@@ -89,6 +100,7 @@ def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
             programs.heads_dtype(resolved),
             bias_dtype="bfloat16" if resolved.query_key_value_bias else None,
         ),
+        *gate,
         MatmulRole(
             "attention_output",
             resolved.device_query_width,

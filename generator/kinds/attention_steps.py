@@ -62,7 +62,12 @@ def steps(
     weight_bytes = size.hidden * width * TILE_BYTES[resolved.dtypes.weights]
     if resolved.query_key_value_bias:
         weight_bytes += width * TILE_BYTES["bfloat16"]
-    yield Step("query_key_value", (normed,), (fused,), (normed,), weight_bytes, role="query_key_value")
+    gated = resolved.attention_gate
+    yield Step("query_key_value", (normed,), (fused,), () if gated else (normed,), weight_bytes, role="query_key_value")
+    gate = Tensor("attention_gate", size.rows * size.query, size.activation)
+    if gated:
+        gate_bytes = size.hidden * size.query * TILE_BYTES[resolved.dtypes.weights]
+        yield Step("attention_gate", (normed,), (gate,), (normed,), gate_bytes, role="attention_gate")
 
     def heads(name: str, columns: int, dtype: str) -> Tensor:
         return Tensor(name, size.rows * columns, dtype, "heads")
@@ -111,6 +116,11 @@ def steps(
     made = size.activation if resolved.attention_soft_cap else size.heads
     attended = Tensor("attended", size.rows * size.query, made, "attended")
     yield from _attend(resolved, shape, chunks, size, (query, key, value), attended, kind)
+    if gated:
+        kept = Tensor("kept", attended.tiles, size.activation, "attended")
+        buffers = 7 * TILE_BYTES["bfloat16"]
+        yield Step("mul", (attended, gate), (kept,), (attended, gate), buffer_bytes=buffers, units=attended.tiles)
+        attended = kept
     weight_tiles = size.query * size.hidden
     bias = resolved.attention_output_bias
     yield from half_layer_end(resolved, size, "attention_output", attended, weight_tiles, hidden, summed, bias)

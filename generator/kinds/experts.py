@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from generator import experts as mixtures, steps as shared
 from generator.experts import ExpertCut, cut_experts
 from generator.kinds.rows import LAYER, MatmulRole, WeightRow, layer_norm
-from generator.steps import Step, Tensor, sizes
+from generator.matmuls import PAIRS
+from generator.steps import Sizes, Step, Tensor, sizes
 from generator.tiles import TILE, TILE_BYTES, tiles
 
 if TYPE_CHECKING:
@@ -25,11 +26,13 @@ ROUTERS = {  # by family: the published name, and the one of transformers 5 wher
     "qwen3_moe": ("mlp.gate",),
     "mixtral": ("block_sparse_moe.gate", "mlp.gate"),
     "gpt_oss": ("mlp.router",),
+    "qwen3_5_moe": ("mlp.gate",),
 }
 PROJECTIONS = {  # gate, up and down of one expert as published
     "qwen3_moe": tuple(f"mlp.experts.{{expert}}.{name}_proj.weight" for name in ("gate", "up", "down")),
     "mixtral": tuple(f"block_sparse_moe.experts.{{expert}}.{name}.weight" for name in ("w1", "w3", "w2")),
 }
+SHARED = f"{LAYER}mlp.shared_expert"
 SCATTERED_BYTES = 4 * 76800  # of a row that the operation holds at a time
 ROLES = ("gate", "up", "down")
 SOURCES_OF_ROLES = ("gate_up_proj", "gate_up_proj", "down_proj")
@@ -78,8 +81,11 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
             own = LAYER + PROJECTIONS[mixture.published][ROLES.index(role)]
             row = WeightRow(role, (own,), f"expert_{role}", shape, "EXPERT_DTYPE", otherwise=(JOINED + joined,), **each)
         else:
-            row = WeightRow(role, (JOINED + joined,), f"alternating_{role}", shape, "EXPERT_DTYPE", **each)
+            how = "alternating" if mixture.biases else "expert"
+            row = WeightRow(role, (JOINED + joined,), f"{how}_{role}", shape, "EXPERT_DTYPE", **each)
         rows.append(row)
+    if mixture.shared_intermediate:
+        rows += _shared_weights()
     if mixture.biases:
         for role, joined, width in zip(ROLES, SOURCES_OF_ROLES, ("EXPERT_WIDTH", "EXPERT_WIDTH", "HIDDEN")):
             source = (f"{JOINED}{joined}_bias",)
@@ -87,6 +93,28 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
                 WeightRow(f"{role}_bias", source, f"alternating_{role}_bias", f"(1, {width})", "BIAS_DTYPE", **each)
             )
     return tuple(rows)
+
+
+def _shared_weights() -> tuple[WeightRow, ...]:
+    """Of the expert that every token sees, and of its gate."""
+    gate, up, down = (f"{SHARED}.{name}_proj.weight" for name in ROLES)
+    both = "(HIDDEN, 2 * SHARED_WIDTH)"
+    return (
+        WeightRow("shared_gate", (f"{SHARED}_gate.weight",), "projection", "(HIDDEN, 1)", "ROUTER_DTYPE"),
+        WeightRow("shared_gate_up", (gate, up), "paired_projection", both, "WEIGHT_DTYPE"),
+        WeightRow("shared_down", (down,), "projection", "(SHARED_WIDTH, HIDDEN)", "WEIGHT_DTYPE"),
+    )
+
+
+def _shared_matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
+    width, dtype, made = resolved.experts.shared_intermediate, resolved.dtypes.weights, resolved.dtypes.activation
+    if not width:
+        return ()
+    return (
+        MatmulRole("shared_gate", resolved.hidden, 1, "bfloat16", made),
+        MatmulRole("shared_gate_up", resolved.hidden, 2 * width, dtype, made, fused=PAIRS),
+        MatmulRole("shared_down", width, resolved.hidden, dtype, made),
+    )
 
 
 def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
@@ -98,6 +126,7 @@ def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
         MatmulRole("counts", 0, mixture.count, *summed, over_tokens=True, one_row=True),
         MatmulRole("starts", mixture.count, mixture.count, *summed, one_row=True),
         MatmulRole("ranks", 0, mixture.count, *summed, over_tokens=True),
+        *_shared_matmuls(resolved),
     )
 
 
@@ -120,6 +149,9 @@ def steps(
     rows = Tensor("rows", hidden.tiles, "bfloat16")
     slot_tiles = tiles(mixtures.slots(tokens, mixture)) * size.hidden
     placed, fed = (Tensor(name, slot_tiles, "bfloat16") for name in ("placed", "fed"))
+    shared_part = Tensor("shared", hidden.tiles, "bfloat16")
+    if mixture.shared_intermediate:
+        yield from _shared_steps(resolved, size, normed, shared_part)
     yield Step("to_layout", (normed,), (rows,), (normed,), buffer_bytes=2 * row_bytes, units=size.rows)
     yield Step("embedding", (rows,), (placed,), (rows,), buffer_bytes=2 * row_bytes, units=slot_tiles)
     yield from _feed_forward(resolved, tokens, placed, fed)
@@ -133,7 +165,26 @@ def steps(
     yield Step(
         "post_combine_reduce", (picked,), (combined,), (picked,), buffer_bytes=_combine_bytes(resolved), units=size.rows
     )
-    yield Step("add", (hidden, combined), (summed,), buffer_bytes=6 * TILE_BYTES["bfloat16"], units=hidden.tiles)
+    buffers = 6 * TILE_BYTES["bfloat16"]
+    if mixture.shared_intermediate:
+        both, frees = Tensor("both", hidden.tiles, "bfloat16"), (combined, shared_part)
+        yield Step("add", (combined, shared_part), (both,), frees, buffer_bytes=buffers, units=hidden.tiles)
+        combined = both
+    yield Step("add", (hidden, combined), (summed,), buffer_bytes=buffers, units=hidden.tiles)
+
+
+def _shared_steps(resolved: Resolved, size: Sizes, normed: Tensor, made: Tensor) -> Iterator[Step]:
+    """The expert that every token sees, and what its gate leaves of it."""
+    width = tiles(resolved.experts.shared_intermediate)
+    gated = Tensor("shared_gated", size.rows * width, size.activation)
+    fed = Tensor("shared_fed", made.tiles, size.activation)
+    weight = Tensor("shared_weight", size.rows, size.activation)
+    one = size.hidden * width * TILE_BYTES[resolved.dtypes.weights]
+    yield Step("shared_gate_up", (normed,), (gated,), (), 2 * one, role="shared_gate_up")
+    yield Step("shared_down", (gated,), (fed,), (gated,), one, role="shared_down")
+    weight_bytes = size.hidden * TILE_BYTES["bfloat16"]
+    yield Step("shared_gate", (normed,), (weight,), (), weight_bytes, role="shared_gate")
+    yield Step("mul", (fed, weight), (made,), (fed, weight), buffer_bytes=7 * TILE_BYTES["bfloat16"], units=made.tiles)
 
 
 def _placing(resolved: Resolved, rows: int, scores: Tensor) -> Iterator[Step]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from generator import programs
-from generator.kinds import experts
+from generator.kinds import experts, gated_delta_net
 from generator.kinds.rows import MatmulRole, WeightRow, norm, norm_layout, norm_rule
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
         )
     if resolved.experts is not None:
         rows += experts.constants(resolved)
+    if resolved.gated_delta_net is not None:
+        rows += gated_delta_net.constants(resolved)
     if programs.fuses_residual(resolved):
         rows.append(WeightRow("ones", (), "ones", "(1, 1, 1, HIDDEN)", "ACTIVATION_DTYPE"))
     return tuple(rows)

@@ -19,7 +19,7 @@ LAYER = "model.layers.{layer}."  # what the published names of a layer's weights
 class WeightRow:
     """One entry of an emitted weight table. `shape`, `dtype` and `layout` are expressions over the module's constants.
 
-    `experts`, `parts` and `otherwise` are those of runtime.tables.Weight.
+    `experts`, `parts`, `otherwise` and `kind` are those of runtime.tables.Weight.
     """
 
     name: str
@@ -31,6 +31,7 @@ class WeightRow:
     experts: int = 0
     parts: int = 1
     otherwise: tuple[str, ...] = ()
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,18 @@ def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:
             "EXPERT_WIDTH": resolved.experts.intermediate // row.parts,
             "MOST_TOKENS": routed_tokens(resolved),
         }
+    if resolved.experts is not None and resolved.experts.shared_intermediate:
+        constants["SHARED_WIDTH"] = resolved.experts.shared_intermediate
+    net = resolved.gated_delta_net
+    if net is not None:
+        constants |= {
+            "VALUE_HEADS": net.value_heads,
+            "KEY_DIM": net.key_dim,
+            "VALUE_DIM": net.value_dim,
+            "VALUE_WIDTH": net.value_width,
+            "CONVOLUTION_WIDTH": net.convolution_width,
+            "RECURRENT_CHUNK": net.chunk,
+        }
     return eval(row.shape, {"__builtins__": {}}, constants)  # an expression of this package
 
 
@@ -118,5 +131,6 @@ def stored_as(row: WeightRow, resolved: Resolved) -> str:
         "head": "head",
         "activation": "activation",
         "expert": "experts",
+        "state": "state",
     }
     return getattr(resolved.dtypes, names[role]) if role in names else "uint32" if role == "index" else "bfloat16"

@@ -40,6 +40,7 @@ from .operations.matmul_batched import matmul
 from .operations.normalization import rms_norm
 from .operations.reduction import argmax, gather, max, sum, topk
 from .operations.sampling import manual_seed, sampling
+from .operations.scanning import cumsum, permute
 from .operations.scatter import scatter
 from .operations.softmax import softmax
 from .operations.unary import ceil, exp, gelu, log, softcap, softplus, tanh, typecast

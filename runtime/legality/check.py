@@ -113,7 +113,7 @@ class Checked:
     def _capture(self, mode: Any, inputs: Any, shape: Any) -> list[dict[str, Any]]:
         """The graph of the pass over its first layers, with the recorder in the library's place."""
         recorder = self.recorder
-        weights, stores = self._cut()
+        weights = self._cut()
         if mode is ttnn.graph.RunMode.NO_DISPATCH:
             recorder.hold_outputs()
         recorder.reset()
@@ -121,19 +121,17 @@ class Checked:
         vars(self.module).update(dict.fromkeys(names, recorder.library))
         ttnn.graph.begin_graph_capture(mode)
         try:
-            run_pass(self.module, inputs, weights, stores, shape, recorder.stage)
+            run_pass(self.module, inputs, weights, self.stores, shape, recorder.stage)
         finally:
             captured = ttnn.graph.end_graph_capture()
             recorder.release_outputs()
             vars(self.module).update(dict.fromkeys(names, ttnn))
         return captured
 
-    def _cut(self) -> tuple[SimpleNamespace, SimpleNamespace]:
+    def _cut(self) -> SimpleNamespace:
+        """The weights of the layers that are recorded: a body takes no more of the stores than it has layers."""
         enter, layers = self.recorder.enter, slice(measure.recorded_layers(measure.kinds_of(self.module)))
-        weights = SimpleNamespace(**{**vars(self.weights), "layers": Layered(self.weights.layers[layers], enter)})
-        return weights, SimpleNamespace(
-            **{name: Layered(tensors[layers], enter) for name, tensors in vars(self.stores).items()}
-        )
+        return SimpleNamespace(**{**vars(self.weights), "layers": Layered(self.weights.layers[layers], enter)})
 
     def _unchecked_by_the_library(self, inputs: Any, shape: Any, recorded: measure.Recorded) -> list[Refusal]:
         name, found = name_of(shape), self._findings(shape)

@@ -11,6 +11,7 @@ from typing import Any
 
 from runtime.backend import ttnn
 from runtime.expert_weights import arranged
+from runtime.tables import held_states, layer_kinds, states, wave_rows
 from runtime.weights import flat
 
 NO_STAGE: Callable[[str], None] = lambda name: None  # noqa: E731
@@ -81,13 +82,25 @@ class Allocator:
         return arranged(entry, lambda expert: [self.tensor(entry, entry.layout) for _ in range(entry.parts)])
 
     def weights(self, module: ModuleType) -> SimpleNamespace:
-        each_layer = [SimpleNamespace(**self.entries(module.LAYER_WEIGHTS)) for _ in range(module.LAYERS)]
+        kinds = layer_kinds(module) or ("",) * module.LAYERS
+        each_layer = [self.layer(module, kind) for kind in kinds]
         return SimpleNamespace(**self.entries(module.WEIGHTS), layers=each_layer)
 
+    def layer(self, module: ModuleType, kind: str) -> SimpleNamespace:
+        """The weights that a layer of a kind has."""
+        held = self.entries([weight for weight in module.LAYER_WEIGHTS if weight.kind in ("", kind)])
+        return SimpleNamespace(**held, kind=kind)
+
     def stores(self, module: ModuleType) -> SimpleNamespace:
-        return SimpleNamespace(
-            **{store.name: [self.tensor(store, store.layout) for _ in range(store.layers)] for store in module.STORES}
-        )
+        """Caches of all layers with keys; states of the rows of the largest wave, and beside them what the slots hold."""
+        held = {store.name: self.copies(store, store.layers) for store in module.STORES}
+        for state in states(module):
+            held[state.name] = [tuple(self.copies(state, wave_rows(module))) for _ in range(state.layers)]
+            held[f"{state.name} of slots"] = self.copies(state, state.layers * held_states(module))
+        return SimpleNamespace(**held)
+
+    def copies(self, entry: Any, count: int) -> list[Any]:
+        return [self.tensor(entry, entry.layout) for _ in range(count)]
 
     def rows(self, inputs: Any) -> SimpleNamespace:
         """Host values of a pass or of sampling: row-major, as they are copied."""
@@ -98,7 +111,7 @@ def roles(weights: SimpleNamespace) -> dict[int, str]:
     """The name of every weight by the identity of its tensor."""
     named = [(name, one) for name, one in vars(weights).items() if name != "layers"]
     named += [item for layer in weights.layers for item in vars(layer).items()]
-    return {id(tensor): name for name, held in named for tensor in flat(held)}
+    return {id(tensor): name for name, held in named if name != "kind" for tensor in flat(held)}
 
 
 def run_pass(

@@ -16,8 +16,12 @@ SCORE_LIMIT = 1 << 24  # scores held at a time: 64 MiB in float32, so that long 
 Parameter = Callable[[str], Tensor]
 
 
-def project(hidden: Tensor, parameter: Parameter, geometry: Geometry, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
-    """Normed hidden `[tokens, hidden]` -> rotated query, rotated key and value, each `[its heads, tokens, head_dim]`.
+def project(
+    hidden: Tensor, parameter: Parameter, geometry: Geometry, cos: Tensor, sin: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Normed hidden `[tokens, hidden]` -> rotated query, rotated key and value, each `[its heads, tokens, head_dim]`; and
+    the gate `[tokens, query_heads * head_dim]` of what is attended, which the query projection has behind each query head,
+    None where there is none.
 
     `parameter` gives a tensor by its published name below the layer. Order of the optional terms: bias, then the norm
     of each head, then rotation.
@@ -28,6 +32,10 @@ def project(hidden: Tensor, parameter: Parameter, geometry: Geometry, cos: Tenso
         projected = (hidden @ parameter("self_attn.qkv_proj.weight").T).split(widths, dim=1)
     else:
         projected = [_project(hidden, parameter, f"{name}_proj", geometry) for name in "qkv"]
+    gate = None
+    if geometry.attention_gate:
+        query, gate = (part.flatten(1) for part in projected[0].unflatten(1, (geometry.query_heads, 2, -1)).unbind(2))
+        projected = [query, *projected[1:]]
     query, key, value = (
         rows.reshape(hidden.shape[0], count, geometry.head_dim).transpose(0, 1)
         for rows, count in zip(projected, counts)
@@ -35,7 +43,7 @@ def project(hidden: Tensor, parameter: Parameter, geometry: Geometry, cos: Tenso
     if geometry.query_key_norm:
         query = rms_norm(query, norm_weight(parameter("self_attn.q_norm.weight"), geometry), geometry.norm_epsilon)
         key = rms_norm(key, norm_weight(parameter("self_attn.k_norm.weight"), geometry), geometry.norm_epsilon)
-    return rotate(query, cos, sin), rotate(key, cos, sin), value
+    return rotate(query, cos, sin), rotate(key, cos, sin), value, gate
 
 
 def attend(

@@ -1,44 +1,21 @@
-"""Whole dense decoder models: Llama, Mistral, Phi, Qwen2.5, Qwen3, Gemma 2 and Gemma 3."""
+"""Whole decoder models: Llama, Mistral, Phi, Qwen2.5, Qwen3, Gemma 2 and 3, mixtures of experts, Qwen3-Next and Qwen3.5."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from runtime.reference.attention import attend, project
-from runtime.reference.experts import routed
-from runtime.reference.mlp import gated_mlp
+from runtime.reference.cache import Cache
+from runtime.reference.layers import Layer, run
 from runtime.reference.norm import norm_weight, rms_norm
 from runtime.reference.rope import cos_sin
 from runtime.tables import Geometry
 
-Observer = Callable[[int, Tensor, Tensor, Tensor], None]
+__all__ = ["Cache", "forward", "token_by_token"]
 
-
-@dataclass
-class Cache:
-    """Keys (rotated) and values of every layer so far, `[key_value_heads, tokens, head_dim]` each. It grows with each
-    call.
-    """
-
-    keys: list[Tensor] = field(default_factory=list)
-    values: list[Tensor] = field(default_factory=list)
-
-    @property
-    def length(self) -> int:
-        return self.keys[0].shape[1] if self.keys else 0
-
-    def extend(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        if layer == len(self.keys):
-            self.keys.append(key)
-            self.values.append(value)
-        else:
-            self.keys[layer] = torch.cat((self.keys[layer], key), dim=1)
-            self.values[layer] = torch.cat((self.values[layer], value), dim=1)
-        return self.keys[layer], self.values[layer]
+Observer = Callable[[int, Tensor, "Tensor | None", "Tensor | None"], None]
 
 
 @torch.no_grad()
@@ -52,6 +29,7 @@ def forward(
     rows: Sequence[int] | None = None,
     observe: Observer | None = None,
     dtype: torch.dtype = torch.float32,
+    exact: bool = False,
 ) -> Tensor:
     """Logits `[rows, vocabulary]` of `tokens`, which follow whatever `cache` holds and are part of a prompt of `total`
     tokens (default: it ends here), on which the kind of rotary embedding "longrope" depends as a whole.
@@ -60,7 +38,8 @@ def forward(
     is converted to `dtype` when its layer is reached, so that a memory-mapped checkpoint is never whole in memory.
     `rows` are indices into `tokens` (default: all of them); only these reach the head. `observe(layer, hidden, key,
     value)` is called after each layer with that layer's output `[tokens, hidden]` and the keys and values of these
-    tokens.
+    tokens, None where the layer has none. `exact` computes each token by itself, in their order: the bits are those of
+    `token_by_token`, and recurrent layers scan in token order instead of in chunks.
     """
     ids = torch.as_tensor(tokens, dtype=torch.int64)
     outside = ids[(ids < 0) | (ids >= geometry.vocabulary)]
@@ -79,50 +58,34 @@ def forward(
     hidden = tensors["model.embed_tokens.weight"][ids].to(dtype)
     if geometry.scaled_embedding:
         hidden = hidden * geometry.hidden**0.5
-    for layer in range(geometry.layers):
+    places = {"full": 0, "gated_delta_net": 0}
+    for index in range(geometry.layers):
 
-        def parameter(name: str, prefix: str = f"model.layers.{layer}.") -> Tensor:
+        def parameter(name: str, prefix: str = f"model.layers.{index}.") -> Tensor:
             return tensors[prefix + name].to(dtype)
 
-        def norm(rows: Tensor, name: str, parameter: Callable[[str], Tensor] = parameter) -> Tensor:
-            return rms_norm(rows, norm_weight(parameter(f"{name}_layernorm.weight"), geometry), geometry.norm_epsilon)
-
-        cos, sin = local_turning if geometry.window(layer) else turning
-        query, key, value = project(norm(hidden, "input"), parameter, geometry, cos, sin)
-        attended = attend(
-            query,
-            *cache.extend(layer, key, value),
-            start,
-            scale=(geometry.query_scale or geometry.head_dim) ** -0.5,
-            window=geometry.window(layer),
-            soft_cap=geometry.attention_soft_cap,
-            sinks=parameter("self_attn.sinks") if geometry.attention_sinks else None,
-        )
-        attended = attended @ parameter("self_attn.o_proj.weight").T
-        if geometry.attention_output_bias:
-            attended = attended + parameter("self_attn.o_proj.bias")
-        if geometry.sandwich_norms:
-            hidden = hidden + norm(attended, "post_attention")
-            fed = feed(norm(hidden, "pre_feedforward"), parameter, geometry)
-            hidden = hidden + norm(fed, "post_feedforward")
-        else:
-            hidden = hidden + attended
-            hidden = hidden + feed(norm(hidden, "post_attention"), parameter, geometry)
-        if observe is not None:
-            observe(layer, hidden, key, value)
+        kind = "gated_delta_net" if geometry.is_recurrent(index) else "full"
+        place, window = places[kind], geometry.window(index)
+        places[kind] += 1
+        layer = Layer(geometry, kind, place, window, parameter, cache, start, *(local_turning if window else turning))
+        hidden = run(hidden, layer, exact)
+        if observe is not None and kind == "full":
+            observe(index, hidden, cache.keys[place][:, start:], cache.values[place][:, start:])
+        elif observe is not None:
+            observe(index, hidden, None, None)
+    cache.length = end
     hidden = hidden if rows is None else hidden[torch.as_tensor(rows)]
+    if not exact:
+        return _logits(hidden, geometry, tensors, dtype)
+    return torch.cat([_logits(row[None], geometry, tensors, dtype) for row in hidden])
+
+
+def _logits(hidden: Tensor, geometry: Geometry, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor:
     final = norm_weight(tensors["model.norm.weight"].to(dtype), geometry)
     head = "model.embed_tokens.weight" if geometry.tied_embeddings else "lm_head.weight"
     logits = rms_norm(hidden, final, geometry.norm_epsilon) @ tensors[head].to(dtype).T
     cap = geometry.logit_soft_cap
     return cap * torch.tanh(logits / cap) if cap else logits
-
-
-def feed(normed: Tensor, parameter: Callable[[str], Tensor], geometry: Geometry) -> Tensor:
-    """What a layer adds behind attention, `[tokens, hidden]`: of one feed-forward, or of the experts chosen for each token."""
-    if geometry.experts is None:
-        return gated_mlp(normed, parameter, geometry)
-    return routed(normed, parameter, geometry.experts)
 
 
 def token_by_token(
@@ -133,5 +96,7 @@ def token_by_token(
     No token is ever computed beside a later one, so nothing here depends on a mask or on how a prompt is cut.
     """
     cache = Cache()
-    logits = [forward(geometry, tensors, [token], cache=cache, total=len(tokens), dtype=dtype) for token in tokens]
+    logits = [
+        forward(geometry, tensors, [token], cache=cache, total=len(tokens), dtype=dtype, exact=True) for token in tokens
+    ]
     return torch.cat(logits), cache

@@ -69,9 +69,13 @@ def model_options(experts: Experts) -> tuple[str, dict[str, Any]]:
             "num_experts_per_tok": experts.per_token,
             "intermediate_size": experts.intermediate,
         }
-    return "Qwen3Moe", {
+    options = {
         "num_experts": experts.count,
         "num_experts_per_tok": experts.per_token,
         "moe_intermediate_size": experts.intermediate,
-        "norm_topk_prob": experts.renormalise,
     }
+    if experts.shared_intermediate:
+        options["shared_expert_intermediate_size"] = experts.shared_intermediate
+    if experts.published == "qwen3_5_moe":  # which always divides by the sum of the chosen
+        return "Qwen3_5Moe", options
+    return "Qwen3Moe", {**options, "norm_topk_prob": experts.renormalise}

@@ -31,6 +31,7 @@ PUBLISHED_ROPE = {  # what a published configuration states of each kind, by our
         "attention_factor": "attention_factor",
     },
 }
+OF_TEXT = ("Gemma3", "Qwen3_5", "Qwen3_5Moe")  # whose text model has a configuration of its own
 
 
 def published_rope(rope: Rope, head_dim: int) -> dict[str, Any]:
@@ -42,6 +43,10 @@ def published_rope(rope: Rope, head_dim: int) -> dict[str, Any]:
 
 def published_kind(geometry: Geometry) -> str:
     """The name, before Config and ForCausalLM, of a class of transformers that computes what a geometry says."""
+    if geometry.gated_delta_net is not None:
+        if geometry.gated_delta_net.published == "interleaved":
+            return "Qwen3Next"
+        return "Qwen3_5" if geometry.experts is None else "Qwen3_5Moe"
     if geometry.experts is not None:
         return model_options(geometry.experts)[0]
     if geometry.sandwich_norms:
@@ -58,7 +63,7 @@ def published_kind(geometry: Geometry) -> str:
 def published_config(transformers: Any, kind: str, geometry: Geometry, **more: Any) -> Any:
     """The configuration of a class, with eager attention. `more` are further keys."""
     of_experts = model_options(geometry.experts)[1] if geometry.experts is not None else {}
-    config_class = getattr(transformers, "Gemma3TextConfig" if kind == "Gemma3" else f"{kind}Config")
+    config_class = getattr(transformers, f"{kind}TextConfig" if kind in OF_TEXT else f"{kind}Config")
     return config_class(
         vocab_size=geometry.vocabulary,
         hidden_size=geometry.hidden,
@@ -71,6 +76,7 @@ def published_config(transformers: Any, kind: str, geometry: Geometry, **more: A
         **_rotary(kind, geometry),
         **_windows(config_class, geometry),
         **_scores(kind, geometry),
+        **_linear_attention(geometry),
         **{"intermediate_size": geometry.intermediate, **of_experts},
         attn_implementation="eager",
         **more,
@@ -90,8 +96,14 @@ def _rotary(kind: str, geometry: Geometry) -> dict[str, Any]:
 
 
 def _windows(config_class: Any, geometry: Geometry) -> dict[str, Any]:
-    """Which layers have a window, by the keys that the class has."""
-    types = ["sliding_attention" if geometry.window(layer) else "full_attention" for layer in range(geometry.layers)]
+    """Which layers have a window or are linear attention, by the keys that the class has."""
+
+    def kind(layer: int) -> str:
+        if geometry.is_recurrent(layer):
+            return "linear_attention"
+        return "sliding_attention" if geometry.window(layer) else "full_attention"
+
+    types = [kind(layer) for layer in range(geometry.layers)]
     keys = {
         "sliding_window": geometry.sliding_window or None,
         "use_sliding_window": bool(geometry.sliding_window),
@@ -109,4 +121,17 @@ def _scores(kind: str, geometry: Geometry) -> dict[str, Any]:
         "attn_logit_softcapping": geometry.attention_soft_cap or None,
         "final_logit_softcapping": geometry.logit_soft_cap or None,
         "hidden_activation": "gelu_pytorch_tanh",
+    }
+
+
+def _linear_attention(geometry: Geometry) -> dict[str, Any]:
+    net = geometry.gated_delta_net
+    if net is None:
+        return {}
+    return {
+        "linear_num_key_heads": net.key_heads,
+        "linear_num_value_heads": net.value_heads,
+        "linear_key_head_dim": net.key_dim,
+        "linear_value_head_dim": net.value_dim,
+        "linear_conv_kernel_dim": net.kernel,
     }

@@ -21,7 +21,7 @@ from runtime.tables import Geometry
 from runtime.verification.joined_experts import joined, published
 from runtime.verification.published import published_config, published_kind
 from runtime.weights import ROTARY_BUFFER
-from runtime.wrapped import TextModel, alone
+from runtime.wrapped import TextModel, alone, is_of_further_tokens
 
 RANDOM_SEED = 20
 
@@ -180,7 +180,11 @@ def _read(source: Source, geometry: Geometry, text_model: bool) -> dict[str, Ten
         return dict(RandomParameters(geometry, RANDOM_SEED))
     opened = open_checkpoint(source.path)
     checkpoint = TextModel(opened) if text_model else opened
-    names = [name for name in checkpoint.names() if not name.endswith(ROTARY_BUFFER)]
+    names = [
+        name
+        for name in checkpoint.names()
+        if not (name.endswith(ROTARY_BUFFER) or is_of_further_tokens(name, geometry))
+    ]
     tensors = _named({name: checkpoint.read(name).float() for name in names}, text_model)
     return published(_untied(tensors, geometry), geometry)
 

@@ -65,7 +65,7 @@ def reference(module: ModuleType, parameters: RandomParameters, tokens: Tensor) 
     hidden = parameters["model.embed_tokens.weight"].float()[tokens]
     normed = rms_norm(hidden, parameter("input_layernorm.weight"), geometry.norm_epsilon)
     rotary = cos_sin(geometry.rope, torch.arange(len(tokens)), torch.float32, len(tokens))
-    query, keys, values = project(normed, parameter, geometry, *rotary)
+    query, keys, values, _ = project(normed, parameter, geometry, *rotary)
     attended = attend_last(query[:, -1], keys, values).flatten()[None]
     last = hidden[-1:] + attended @ parameter("self_attn.o_proj.weight").T
     normed = rms_norm(last, parameter("post_attention_layernorm.weight"), geometry.norm_epsilon)

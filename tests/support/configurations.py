@@ -50,6 +50,74 @@ GEMMA3 = {
     "rope_local_base_freq": 9000.0,
     "rope_scaling": {"rope_type": "linear", "factor": 8.0},
 }
+LINEAR_ATTENTION = {
+    "num_hidden_layers": 8,
+    "head_dim": 128,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 64,
+    "linear_value_head_dim": 64,
+    "linear_conv_kernel_dim": 4,
+    "full_attention_interval": 4,
+}
+SOME_EXPERTS = {
+    "num_experts": 32,
+    "num_experts_per_tok": 4,
+    "moe_intermediate_size": 256,
+    "shared_expert_intermediate_size": 512,
+    "mlp_only_layers": [],
+}
+QWEN3_NEXT = {
+    "architectures": ["Qwen3NextForCausalLM"],
+    "model_type": "qwen3_next",
+    **COMMON,
+    **LINEAR_ATTENTION,
+    **SOME_EXPERTS,
+    "decoder_sparse_step": 1,
+    "norm_topk_prob": True,
+    "partial_rotary_factor": 0.25,
+    "rope_scaling": None,
+    "use_sliding_window": False,
+}
+SECTIONED = {
+    "mrope_interleaved": True,
+    "mrope_section": [6, 6, 4],
+    "rope_type": "default",
+    "rope_theta": 50000.0,
+    "partial_rotary_factor": 0.25,
+}
+QWEN3_5 = {
+    "architectures": ["Qwen3_5ForConditionalGeneration"],
+    "model_type": "qwen3_5",
+    "image_token_id": 7,
+    "vision_start_token_id": 8,
+    "vision_end_token_id": 9,
+    "tie_word_embeddings": False,
+    "text_config": {
+        "model_type": "qwen3_5_text",
+        **{key: value for key, value in COMMON.items() if key not in ("rope_theta", "tie_word_embeddings")},
+        **LINEAR_ATTENTION,
+        "attention_bias": False,
+        "attn_output_gate": True,
+        "output_gate_type": "swish",
+        "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 2,
+        "mamba_ssm_dtype": "float32",
+        "mlp_only_layers": [],
+        "mtp_num_hidden_layers": 1,
+        "rope_parameters": SECTIONED,
+    },
+    "vision_config": {"depth": 27, "hidden_size": 1152},
+}
+QWEN3_5_MOE = {
+    **QWEN3_5,
+    "architectures": ["Qwen3_5MoeForConditionalGeneration"],
+    "model_type": "qwen3_5_moe",
+    "text_config": {
+        **{key: value for key, value in QWEN3_5["text_config"].items() if key != "intermediate_size"},
+        "model_type": "qwen3_5_moe_text",
+        **SOME_EXPERTS,
+    },
+}
 LLAMA3 = {
     "rope_type": "llama3",
     "factor": 8.0,

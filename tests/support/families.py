@@ -7,11 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from generator.found import found
+from runtime.reference.parameters import fading
 from runtime.tables import Geometry
 from runtime.verification.joined_experts import published
 from runtime.verification.published import published_config
@@ -26,7 +28,8 @@ def _all(table: str) -> dict[str, Geometry]:
 
 GEOMETRIES, VARIATIONS, LONGROPE = _all("GEOMETRIES"), _all("VARIATIONS"), _all("LONGROPE")
 WINDOWED, CAPPED = _all("WINDOWED"), _all("CAPPED")
-EVERY_GEOMETRY = GEOMETRIES | VARIATIONS | LONGROPE | WINDOWED | CAPPED
+RECURRENT, RECURRENT_VARIATIONS = _all("RECURRENT"), _all("RECURRENT_VARIATIONS")
+EVERY_GEOMETRY = GEOMETRIES | VARIATIONS | LONGROPE | WINDOWED | CAPPED | RECURRENT | RECURRENT_VARIATIONS
 
 
 def family_of(name: str) -> str:
@@ -49,11 +52,26 @@ class Peer:
 
     @torch.no_grad()
     def keys_and_values(self, tokens: list[int]) -> tuple[list[Tensor], list[Tensor]]:
-        """Rotated keys and values of each layer, `[key_value_heads, tokens, head_dim]`."""
+        """Rotated keys and values of each attention layer, `[key_value_heads, tokens, head_dim]`."""
+        layers = [layer for layer in self._layers(tokens) if hasattr(layer, "keys")]
+        return [layer.keys[0] for layer in layers], [layer.values[0] for layer in layers]
+
+    @torch.no_grad()
+    def states(self, tokens: list[int]) -> tuple[list[Tensor], list[Tensor]]:
+        """Of each recurrent layer the state `[value_heads, key_dim, value_dim]` and what its convolution read last,
+        `[kernel - 1, width]`, zeros where there are fewer tokens.
+        """
+        layers = [layer for layer in self._layers(tokens) if hasattr(layer, "recurrent_states")]
+        tails = [layer.conv_states[0][0].T[1 - self.geometry.gated_delta_net.kernel :] for layer in layers]
+        return [layer.recurrent_states[0][0] for layer in layers], tails
+
+    def _layers(self, tokens: list[int]) -> list[Any]:
+        """The cache of each layer behind a prompt."""
         from transformers import DynamicCache
 
-        layers = self.model(torch.tensor([tokens]), cache=DynamicCache()).cache.layers  # which keeps what windows forget
-        return [layer.keys[0] for layer in layers], [layer.values[0] for layer in layers]
+        hybrid = self.geometry.gated_delta_net is not None
+        kept = DynamicCache(config=self.model.config) if hybrid else DynamicCache()  # which keeps what windows forget
+        return self.model(torch.tensor([tokens]), cache=kept).cache.layers
 
 
 @cache
@@ -80,7 +98,13 @@ def draw_every_parameter(model: torch.nn.Module, geometry: Geometry, generator: 
     embedding = geometry.hidden**-0.5 if geometry.scaled_embedding else 1
     for name, parameter in model.named_parameters():
         drawn = torch.randn(parameter.shape, generator=generator)
-        if "norm" in name:
+        if name.endswith(("A_log", "dt_bias")):
+            parameter.copy_(fading(name, tuple(parameter.shape), generator))
+        elif "linear_attn.norm" in name:
+            parameter.copy_(1 + 0.3 * drawn)
+        elif "conv1d" in name:
+            parameter.copy_(drawn * drawn.shape[-1] ** -0.5)
+        elif "norm" in name:
             parameter.copy_(norm + 0.3 * drawn)
         elif "embed" in name:
             parameter.copy_(0.5 * embedding * drawn)

@@ -39,6 +39,7 @@ EXACT = {
 }
 CAPS = ("query_scale", "attention_soft_cap", "logit_soft_cap")
 ONE_PASS = {"lengths": (32, 64, 128, 640), "prefill_chunk": 640}  # a soft cap leaves no chunks
+STATE_SLOTS = 12
 PACKED = EXACT | {"weights": "bfloat8_b", "head": "bfloat8_b", "key_value": "bfloat8_b"}
 
 
@@ -47,8 +48,9 @@ def manifest(family: str, dtypes: dict[str, str]) -> dict[str, Any]:
     shape, rope = EVERY_GEOMETRY[family], EVERY_GEOMETRY[family].rope
     width: dict[str, Any] = {"intermediate": shape.intermediate}
     if shape.experts is not None:
-        names = ("count", "per_token", "intermediate", "renormalise")
-        width = {"experts": {name: getattr(shape.experts, name) for name in names}}
+        names = ("count", "per_token", "intermediate", "renormalise", "shared_intermediate")
+        stated = {name: getattr(shape.experts, name) for name in names}
+        width = {"experts": {name: value for name, value in stated.items() if name != "shared_intermediate" or value}}
     partial = {"rotary_dimensions": rope.dimensions} if rope.dimensions < shape.head_dim else {}
     return {
         "name": "golden",
@@ -64,6 +66,7 @@ def manifest(family: str, dtypes: dict[str, str]) -> dict[str, Any]:
             "rope": _table(rope),
             **partial,
             **_windows(shape),
+            **_recurrent(shape),
             **{name: getattr(shape, name) for name in CAPS if getattr(shape, name)},
         },
         "target": {
@@ -79,6 +82,7 @@ def manifest(family: str, dtypes: dict[str, str]) -> dict[str, Any]:
                 "dtypes": dtypes,
             }
             | (ONE_PASS if shape.attention_soft_cap else {})
+            | _recurrent_table(shape)
         },
     }
 
@@ -94,6 +98,22 @@ def _windows(shape: Geometry) -> dict[str, Any]:
     local = {"local_rope": _table(shape.local_rope)} if shape.local_rope else {}
     full = shape.full_attention_layers
     return {"sliding_window": shape.sliding_window, "full_attention_layers": full, **local}
+
+
+def _recurrent(shape: Geometry) -> dict[str, Any]:
+    if shape.gated_delta_net is None:
+        return {}
+    kinds = tuple(["gated_delta_net" if shape.is_recurrent(layer) else "full" for layer in range(shape.layers)])
+    names = ("key_heads", "value_heads", "key_dim", "value_dim", "kernel")
+    return {"layer_kinds": kinds, "gated_delta_net": {name: getattr(shape.gated_delta_net, name) for name in names}}
+
+
+def _recurrent_table(shape: Geometry) -> dict[str, Any]:
+    """Slots for more rows than the largest wave; lengths of whole chunks of the recurrence, which as matmuls are larger."""
+    net = shape.gated_delta_net
+    if net is None:
+        return {}
+    return {"state_slots": STATE_SLOTS} | ({} if net.key_dim == net.value_dim else {"lengths": (64, 128)})
 
 
 def build_module(data: dict[str, Any]) -> ModuleType:
@@ -175,7 +195,7 @@ class Bench:
     def everything(self) -> Tensor:
         """Every store of every layer, stacked."""
         return torch.stack(
-            [self.store(name, layer) for name in ("keys", "values") for layer in range(self.module.LAYERS)]
+            [self.store(name, layer) for name in ("keys", "values") for layer in range(len(self.stores.keys))]
         )
 
     def fill(self, value: float) -> None:
@@ -190,7 +210,7 @@ class Bench:
         return {
             name: [
                 cached(self.store(name, layer), row, order if name == "keys" else None)
-                for layer in range(self.module.LAYERS)
+                for layer in range(len(self.stores.keys))
             ]
             for name in ("keys", "values")
         }

@@ -27,6 +27,9 @@ from tests.support.configurations import (
     PHI3,
     QWEN2,
     QWEN3,
+    QWEN3_5,
+    QWEN3_5_MOE,
+    QWEN3_NEXT,
     REMOVED,
     WRAPPED,
     YARN,
@@ -60,7 +63,7 @@ OPTIONS = [  # a supported model with an option that is not built
     ({"num_local_experts": 8}, "num_local_experts = 8: asks for a mixture of experts, which is not built"),
     (
         {"linear_num_key_heads": 4},
-        "linear_num_key_heads = 4: asks for linear attention with a recurrent state, which is not",
+        "linear_num_key_heads = 4: asks for linear attention with a recurrent state, which models of LlamaConfig do not",
     ),
     (
         {"attn_logit_softcapping": 50.0},
@@ -122,13 +125,13 @@ def test_options_without_effect_are_taken(tmp_path: Path) -> None:
 
 
 MODEL_TYPES = {
-    "qwen2_moe": "an expert that sees every token",
+    "qwen2_moe": "a mixture of experts of another kind, one of which sees every token",
     "olmoe": "a mixture of experts of another kind",
     "deepseek_v3": "multi-head latent attention (MLA) and a mixture of experts of another kind",
     "qwen2_5_vl": "image input",
     "mllama": "image input and cross-attention to another sequence",
     "m2m_100": "an encoder beside the decoder",
-    "qwen3_next": "linear attention with a recurrent state",
+    "mamba2": "a recurrent state of another kind",
     "whisper": "audio input and an encoder beside the decoder",
 }
 
@@ -149,7 +152,7 @@ def test_of_some_keys_only_the_default_is_built(one: ConfigClass, name: str, tmp
     other = not built if isinstance(built, bool) else built + 1
     rule = f"{name} = {shown(other)}: must be {shown(built)}: no other {one.name} models are built; write {shown(built)}"
     assert rule in refusal(tmp_path, {"model_type": one.model_type, name: other})
-    imported(tmp_path, {"model_type": one.model_type, "num_hidden_layers": 2, name: built})  # is taken
+    imported(tmp_path, {"model_type": one.model_type, "num_hidden_layers": one.every or 2, name: built})  # is taken
     kind = "true or false" if isinstance(built, bool) else "a number"
     assert f'{name} = "x": must be {kind}' in refusal(tmp_path, {"model_type": one.model_type, name: "x"})
 
@@ -217,7 +220,7 @@ BAD = [  # (configuration, what the message has)
     (changed(QWEN2, layer_types="full_attention"), 'layer_types = "full_attention": must be a list of strings'),
     (
         changed(QWEN2, layer_types=["full_attention", "linear_attention"]),
-        'layer_types[1] = "linear_attention": asks for linear attention with a recurrent state, which is not built',
+        'layer_types[1] = "linear_attention": asks for linear attention with a recurrent state, which models of Qwen2Config do',
     ),
     (changed(QWEN2, layer_types=["full_attention", "odd"]), 'layer_types[1] = "odd": is no layer type that is known'),
     (
@@ -406,7 +409,7 @@ VALUES = st.one_of(
         ["", "silu", "yarn", "longrope", "llama3", "linear", "full_attention", "sliding_attention", "\ud800\n"]
     ),
     st.lists(st.floats(0.5, 4), min_size=31, max_size=33),
-    st.lists(st.sampled_from(["full_attention", "sliding_attention"]), max_size=3),
+    st.lists(st.sampled_from(["full_attention", "sliding_attention", "linear_attention"]), max_size=4),
     st.dictionaries(
         st.sampled_from(["rope_type", "factor", "full_attention", "rope_theta"]), st.integers(0, 9), max_size=2
     ),
@@ -434,6 +437,9 @@ def test_a_configuration_changed_at_random_is_imported_whole_or_refused_by_name(
         WRAPPED,
         GEMMA3,
         changed(GEMMA3, rope_scaling=REMOVED, rope_parameters={"full_attention": {}, "sliding_attention": {}}),
+        QWEN3_NEXT,
+        QWEN3_5,
+        QWEN3_5_MOE,
     ]
     config = copy.deepcopy(data.draw(st.sampled_from(bases)))
     for _ in range(data.draw(st.integers(1, 3))):

@@ -43,7 +43,8 @@ WRAPPERS = [  # models of images and text around the model
     ),
     (
         [('source = "a test"', 'source = "a test"\nwrapper = "mistral"')],
-        'm.toml:4: wrapper = "mistral": must be "gemma3" or "mistral3"; did you mean "mistral3"? (known: gemma3, mistral3)',
+        'm.toml:4: wrapper = "mistral": must be "gemma3" or "mistral3" or "qwen3_5" or "qwen3_5_moe"; did you mean '
+        '"mistral3"? (known: gemma3, mistral3, qwen3_5, qwen3_5_moe)',
     ),
 ]
 
@@ -171,7 +172,7 @@ ANOTHER_KIND = [  # models of another kind, by the name of what they need (S002-
     ),
     (
         [('"llama"', '"mamba"')],
-        f'm.toml:2: family = "mamba": needs linear attention with a recurrent state, which is not built; built: {BUILT}',
+        f'm.toml:2: family = "mamba": needs a recurrent state of another kind, which is not built; built: {BUILT}',
     ),
     (
         [('"llama"', '"lama"')],
@@ -429,7 +430,7 @@ ROTARY = [
     (
         [("query_heads = 9", "query_heads = 9\nrotary_dimensions = 32")],
         "m.toml:11: model.rotary_dimensions = 32: family llama turns whole heads, 64 dimensions; leave it out; families "
-        "that turn a part of each head: phi3",
+        "that turn a part of each head: " + ", ".join(name for name, one in FAMILIES.items() if one.partial_rotary),
     ),
     (
         [('"llama"', '"phi3"'), ("query_heads = 9", "query_heads = 9\nrotary_dimensions = 66")],

@@ -191,7 +191,7 @@ def test_parameter_names_and_shapes_are_the_published_ones(family):
 def test_random_parameters_depend_on_seed_and_name_and_keep_activations_finite_and_apart(family):
     geometry = GEOMETRIES[family]
     drawn = RandomParameters(geometry, seed=1)
-    name = "self_attn.o_proj.weight"
+    name = "input_layernorm.weight"
     assert torch.equal(drawn[f"model.layers.1.{name}"], RandomParameters(geometry, seed=1)[f"model.layers.1.{name}"])
     assert not torch.equal(
         drawn[f"model.layers.1.{name}"], RandomParameters(geometry, seed=2)[f"model.layers.1.{name}"]

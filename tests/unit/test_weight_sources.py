@@ -13,10 +13,10 @@ from runtime.reference.dense import forward
 from runtime.verification.comparison import relative_error
 from runtime.verification.sources import Source, load_peer, locate
 from runtime.verify import tokenize
-from tests.support.families import CAPPED, GEOMETRIES, WINDOWED, build_peer, random_tokens
+from tests.support.families import CAPPED, GEOMETRIES, RECURRENT, WINDOWED, build_peer, random_tokens
 from tests.support.golden import module_of
 
-EVERY = GEOMETRIES | WINDOWED | CAPPED
+EVERY = GEOMETRIES | WINDOWED | CAPPED | RECURRENT
 TOKENS = random_tokens(60, seed=1)
 
 
@@ -83,8 +83,31 @@ def test_safetensors_alone_and_a_published_folder_give_the_same_model(family, tm
     assert kinds == ["checkpoint", "pretrained"]
 
 
-def saved(tmp_path, changes):
-    tensors = {name: tensor.clone() for name, tensor in build_peer("qwen2").tensors.items()}
+@pytest.mark.parametrize("family", ["qwen3_next", "qwen3_5"])
+def test_layers_for_further_tokens_are_no_part_of_a_hybrid_model_and_of_no_other(family, tmp_path):
+    changes = {"mtp.fc.weight": torch.ones(2, 2), "mtp.layers.0.mlp.gate.weight": torch.ones(3)}
+    peer = load_peer(saved(tmp_path, changes, family), RECURRENT[family])
+    assert peer.tensors.keys() == build_peer(family).tensors.keys()
+    with pytest.raises(WeightError, match="mtp.fc.weight is not a parameter of this model"):
+        load_peer(saved(tmp_path, changes), GEOMETRIES["qwen2"])
+
+
+@pytest.mark.parametrize("family", ["qwen3_5", "qwen3_5_moe"])
+def test_a_hybrid_text_model_within_one_of_images_is_read_alone(family, tmp_path):
+    inner = {
+        name.replace("model.", "model.language_model.", 1): tensor.clone()
+        for name, tensor in build_peer(family).tensors.items()
+    }
+    save_file(
+        inner | {"model.visual.pos_embed.weight": torch.ones(2), "mtp.norm.weight": torch.ones(2)},
+        tmp_path / "x.safetensors",
+    )
+    peer = load_peer(locate(str(tmp_path / "x.safetensors"), None), RECURRENT[family], text_model=True)
+    assert torch.equal(logits(peer.model), logits(build_peer(family).model))
+
+
+def saved(tmp_path, changes, family="qwen2"):
+    tensors = {name: tensor.clone() for name, tensor in build_peer(family).tensors.items()}
     for name, tensor in changes.items():
         tensors.pop(name, None)
         if tensor is not None:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from runtime.backend import open_device, ttnn
+from runtime.checkpoint import open_checkpoint
 from runtime.errors import WeightError
 from runtime.load import load
+from runtime.tables import GatedDeltaNet
 from runtime.verify import main_verification
-from runtime.weights import load_weights, tensors
+from runtime.weights import check_checkpoint, load_weights, tensors
 from runtime.wrapped import alone, is_text_model, published
 from tests.support.families import build_peer
 from tests.support.golden import EXACT, build_module, manifest, module_of
 
-OTHERS = {"vision_tower.patch_conv.weight": torch.ones(2), "multi_modal_projector.linear_1.weight": torch.ones(3)}
+OTHERS = {"visual.patch_embed.proj.weight": torch.ones(2), "vision_tower.patch_conv.weight": torch.ones(2), "multi_modal_projector.linear_1.weight": torch.ones(3)}
 
 
 @cache
@@ -71,10 +75,23 @@ def test_a_tensor_of_no_known_part_is_refused(name: str):
 
 
 def test_a_module_that_is_no_text_model_takes_nothing_of_other_parts():
-    with pytest.raises(WeightError, match="multi_modal_projector.linear_1.weight, vision_tower.patch_conv.weight, which"):
+    with pytest.raises(WeightError, match="multi_modal_projector.linear_1.weight, vision_tower.patch_conv.weight, visual"):
         loaded(module_of("mistral"), plain() | OTHERS)
     with pytest.raises(WeightError, match="lacks model.embed_tokens.weight"):
         loaded(module_of("mistral"), in_hub_form(plain()))
+
+
+def test_layers_for_further_tokens_are_left_out_of_hybrid_models_alone():
+    """Tables of a module that says it is hybrid: nothing but its geometry decides."""
+    module, further = module_of("mistral"), {"mtp.fc.weight": torch.ones(2), "mtp.layers.0.mlp.gate.weight": torch.ones(3)}
+    with pytest.raises(WeightError, match="mtp.fc.weight, mtp.layers.0.mlp.gate.weight, which golden does not use"):
+        loaded(module, plain() | further)
+    net = GatedDeltaNet(2, 4, key_dim=32, value_dim=32, kernel=4, published="interleaved")
+    hybrid = SimpleNamespace(**{**vars(module), "GEOMETRY": replace(module.GEOMETRY, gated_delta_net=net)})
+    check_checkpoint(hybrid, open_checkpoint(plain() | further), module.LAYERS)
+    with pytest.raises(WeightError, match="has model.mtp.fc.weight, mtpx.fc.weight, which golden does not use"):
+        named = {name.replace("mtp.", "mtpx."): tensor for name, tensor in further.items() if "fc" in name}
+        check_checkpoint(hybrid, open_checkpoint(plain() | named | {"model.mtp.fc.weight": torch.ones(1)}), module.LAYERS)
 
 
 def test_two_spellings_of_one_tensor_are_refused(tmp_path: Path):

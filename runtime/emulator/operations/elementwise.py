@@ -22,15 +22,16 @@ FLOAT32_MAX = torch.finfo(torch.float32).max
 
 def _plan_binary(device: Device, a: TensorSpec, b: TensorSpec, name, dtype, memory_config, *activations) -> Plan:
     require(
-        len(a.shape) == len(b.shape) and all(size in (1, whole) for whole, size in zip(a.shape, b.shape)),
+        len(a.shape) == len(b.shape) and all(one == other or 1 in (one, other) for one, other in zip(a.shape, b.shape)),
         name,
-        f"the second input must have the sizes of the first or 1 (other broadcasting is not modelled): "
+        f"both inputs must have the same sizes, or 1 where the other's is repeated, and equally many: "
         f"{list(a.shape)} and {list(b.shape)}",
     )
+    shape = tuple(map(max, a.shape, b.shape))
     require(a.layout is Layout.TILE and b.layout is Layout.TILE, name, "both inputs must be in tiles")
     require(a.is_float and b.is_float, name, f"both inputs must be floats, got {a.dtype.name} and {b.dtype.name}")
     require(dtype is None or dtype in FLOATS, name, f"the output must be floats, got {dtype}")
-    return Plan((tensor_spec(a.shape, dtype or a.dtype, Layout.TILE, memory_config or a.memory_config),))
+    return Plan((tensor_spec(shape, dtype or a.dtype, Layout.TILE, memory_config or a.memory_config),))
 
 
 def _checked_activations(name: str, activations: Sequence[UnaryOpType]) -> tuple[UnaryOpType, ...]:
@@ -50,7 +51,7 @@ def _binary(name, function, a, b, dtype, memory_config, activations, of_second) 
             return function(a, b)
         for activation in activations:
             a = ACTIVATIONS[activation](a)
-        return function(a, b, out=a)
+        return function(a, b, out=a) if a.shape == torch.broadcast_shapes(a.shape, b.shape) else function(a, b)
 
     return launch(name, (a, b), (name, dtype, memory_config, activations, of_second), _plan_binary, compute)[0]
 

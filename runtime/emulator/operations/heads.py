@@ -33,7 +33,7 @@ def _plan_create(device: Device, fused: TensorSpec, heads: int, key_value_heads:
     )
     _check_type(CREATE, fused)
     require(
-        heads > 0 and key_value_heads > 0,
+        heads > 0 and key_value_heads >= 0,
         CREATE,
         f"there must be heads, got {heads} and {key_value_heads} key-value heads",
     )

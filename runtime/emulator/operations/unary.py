@@ -12,7 +12,7 @@ from ..arguments import checked
 from ..configs import GeluVariant, MemoryConfig, UnaryOpType
 from ..device import Arch, Device
 from ..dispatch import Plan, launch
-from ..dtypes import INTEGER_RANGES, DataType
+from ..dtypes import INTEGER_RANGES, DataType, round_to
 from ..errors import EmulatorError, require
 from ..storage import TensorSpec, tensor_spec
 from ..tensor import Tensor
@@ -128,11 +128,20 @@ def _plan_typecast(device: Device, source: TensorSpec, dtype, memory_config) -> 
 
 
 @checked
-def typecast(input_tensor: Tensor, dtype: DataType, *, memory_config: MemoryConfig | None = None) -> Tensor:
+def typecast(
+    input_tensor: Tensor,
+    dtype: DataType,
+    *,
+    memory_config: MemoryConfig | None = None,
+    output_tensor: Tensor | None = None,
+) -> Tensor:
     """The same values rounded to another float type, or in another integer type that holds every one of them.
 
-    Floats become integers where they are whole: how the device would round others is not relied on.
+    Floats become integers where they are whole: how the device would round others is not relied on. With `output_tensor`,
+    between floats, they are written into it and nothing is allocated.
     """
+    if output_tensor is not None:
+        return _typecast_into(input_tensor, dtype, output_tensor)
     counted = input_tensor.spec.is_float and dtype in INTEGER_RANGES
 
     def check(values: torch.Tensor) -> None:
@@ -149,3 +158,24 @@ def typecast(input_tensor: Tensor, dtype: DataType, *, memory_config: MemoryConf
     attributes = (dtype, memory_config)
     integers = check if dtype in INTEGER_RANGES else None
     return launch("typecast", (input_tensor,), attributes, _plan_typecast, compute, check=integers)[0]
+
+
+def _typecast_into(source: Tensor, dtype: DataType, target: Tensor) -> Tensor:
+    rounds = target.device().precision == "declared"
+
+    def compute(values: torch.Tensor, into: torch.Tensor) -> None:
+        into.copy_(round_to(values, dtype) if rounds else values)
+
+    launch("typecast", (source, target), (dtype,), _plan_typecast_into, compute, in_place=1)
+    return target
+
+
+def _plan_typecast_into(device: Device, source: TensorSpec, target: TensorSpec, dtype) -> Plan:
+    require(source.is_float and target.is_float, "typecast", "only casts between floats are modelled with an output tensor")
+    require(target.dtype is dtype, "typecast", f"the output tensor is {target.dtype.name} and the cast is to {dtype.name}")
+    require(
+        source.shape == target.shape and source.layout is target.layout,
+        "typecast",
+        f"the output tensor must have the input's shape and layout, got {source!r} and {target!r}",
+    )
+    return Plan(())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runtime.tables import Geometry, Rope
+from runtime.tables import GatedDeltaNet, Geometry, Rope
 
 BASE = Geometry(
     vocabulary=256,
@@ -27,3 +27,20 @@ LINEAR = replace(BASE.rope, kind="linear", factor=3.0)
 # Windows of 40 tokens: a whole block and a part of one, so that their edges lie inside blocks, attention chunks and
 # passes.
 WINDOW = 40
+# Three layers of linear attention before one of gated attention, whose heads turn by a quarter.
+HYBRID = replace(
+    BASE,
+    hidden=64,
+    intermediate=96,
+    layers=4,
+    query_heads=2,
+    key_value_heads=1,
+    head_dim=64,
+    norm_epsilon=1e-6,
+    query_key_norm=True,
+    unit_offset_norms=True,
+    rope=replace(BASE.rope, dimensions=16),
+    full_attention_layers=(3,),
+    gated_delta_net=GatedDeltaNet(2, 4, key_dim=32, value_dim=32, kernel=4, published="interleaved"),
+    attention_gate=True,
+)
