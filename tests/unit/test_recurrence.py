@@ -20,7 +20,7 @@ from runtime.recurrence import (
 from runtime.stores import tensors
 from tests.support.state_module import StateRig
 
-FORMS = {1: "rows", 2: "wave", 4: "rows", 8: "matmuls"}
+FORMS = {1: "alone", 2: "wave", 4: "rows", 8: "matmuls"}
 
 
 def test_s001_13_the_equal_length_route_is_for_rows_that_are_all_there_and_equally_long():

@@ -52,7 +52,7 @@ STATES = state_module().STATES
         ({"STATE_SLOTS": -1}, "STATE_SLOTS is -1, not a positive integer"),
         ({"RECURRENCE": {}}, "lacks RECURRENCE"),
         ({"RECURRENCE": {1: "rows", 3: "wave"}}, "'wave' for 3 rows; its passes have 1, 2, 4 rows"),
-        ({"RECURRENCE": {1: "fused"}}, "'fused' for 1 rows; .* forms are wave, rows and matmuls"),
+        ({"RECURRENCE": {1: "fused"}}, "'fused' for 1 rows; .* forms are alone, wave, rows, matmuls"),
         ({"RECURRENCE": {2: "wave"}}, "RECURRENCE lacks 1 rows, to which larger waves fall back"),
         ({"STATES": (replace(STATES[0], layers=3), STATES[1])}, "states is of 3 layers and LAYER_KINDS has 2"),
         ({"STATES": (replace(STATES[0], dtype=ttnn.bfloat8_b), STATES[1])}, "stores float32 or bfloat16"),
