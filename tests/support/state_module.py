@@ -181,6 +181,13 @@ def state_after(tokens: Any, count: int) -> list[Tensor]:
     return found
 
 
+def held_tensors(prefill: Prefill, slot: int, where: str = "end") -> list[Tensor]:
+    """States and tails of a slot, of each recurrent layer one after the other."""
+    held = prefill._states.positions[slot]
+    entry = prefill._bindings.stores.slots[held.end_at if where == "end" else held.boundary_at]
+    return [ttnn.to_torch(tensor).float() for both in zip(entry.states, entry.tails) for tensor in both]
+
+
 class StateRig:
     """The stand-in on a device of its own, eager or with its traces captured."""
 
@@ -227,9 +234,7 @@ class StateRig:
 
     def held(self, slot: int, where: str = "end") -> list[Tensor]:
         """The slot's states as the device holds them, in the order of `state_after`."""
-        held = self.prefill._states.positions[slot]
-        entry = self.stores.slots[held.end_at if where == "end" else held.boundary_at]
-        return [ttnn.to_torch(part[layer]).float() for layer in range(2) for part in (entry.states, entry.tails)]
+        return held_tensors(self.prefill, slot, where)
 
     def assert_slot(self, slot: int, prompt: Any, end: int, boundary: int) -> None:
         """Positions and tensors of a slot are those of a prompt, exactly."""

@@ -386,6 +386,7 @@ def test_s003_30_half_a_snapshot_and_another_models_are_refused_and_restore_wait
 def test_a_copied_state_goes_on_in_two_ways_without_device_work(rig):
     prompt, other = rig.prompt(30), rig.prompt(31)
     rig.run((0, prompt, 128), final=False)
+    rig.run((1, other, 64), final=False)  # whose slices are given up with the copy
     operations = rig.device.counters.operations
     rig.prefill.copy_state(0, 1)
     assert rig.device.counters.operations == operations
@@ -402,18 +403,18 @@ def test_a_copied_state_goes_on_in_two_ways_without_device_work(rig):
 
 def test_s003_16_moved_sequences_take_their_states_along_and_every_address_stays(rig):
     prompts = [rig.prompt(32), rig.prompt(33)]
-    for slot, prompt in enumerate(prompts):
-        rig.run((slot, prompt, 128), final=False)
+    rig.run((0, prompts[0], 128), final=False)
+    rig.run((1, prompts[1], 64), final=False)
     live = rig.live()
     pages = np.stack([np.arange(12, 24), np.arange(12)])
     rig.prefill.prefill_forward(
-        np.stack(prompts[::-1]), pages, [192, 200], [128, 128], [0, 1], slot_remap={0: 1, 1: 0}, traced=rig.traced
+        np.stack(prompts[::-1]), pages, [192, 200], [64, 128], [0, 1], slot_remap={0: 1, 1: 0}, traced=rig.traced
     )
-    rig.assert_slot(0, prompts[1], 192, 128)
+    rig.assert_slot(0, prompts[1], 192, 64)
     rig.assert_slot(1, prompts[0], 200, 128)
     rig.run((2, prompts[0], 20), slot_remap={0: 3})
     assert rig.prefill.positions(0) is None
-    rig.assert_slot(3, prompts[1], 192, 128)
+    rig.assert_slot(3, prompts[1], 192, 64)
     assert rig.live() == live
     with pytest.raises(errors.StateSlotError, match=f"slot {SLOTS} is not one of"):
         rig.run((2, prompts[0], 20), slot_remap={0: SLOTS})
