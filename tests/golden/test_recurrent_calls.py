@@ -1,4 +1,4 @@
-"""Emitted modules of hybrid families over several calls: slices, hits, moves and snapshots against transformers and the cold run."""
+"""Emitted modules of hybrid families over several calls: slices, hits and snapshots against transformers and one whole call."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """A module with recurrent layers whose states can be told from the tokens by hand, on the emulator.
 
-It is a tiny dense model of one attention layer between two recurrent ones. A recurrent layer adds to its state, in every row of
-it, a vector of whole numbers for each real token, so that the state is exact whatever the passes. It carries what the last three
-tokens stand for over, as a convolution does, and adds its state to the hidden rows of the pass, so that logits depend on it.
+It is a tiny dense model of one attention layer between two recurrent ones. A recurrent layer adds to its state, in every
+row of it, a vector of whole numbers for each real token, so that the state is exact whatever the passes. It carries what the
+last three tokens stand for over, as a convolution does, and adds its state to the hidden rows of the pass, so that logits
+depend on it.
 """
 
 from __future__ import annotations

@@ -160,6 +160,20 @@ def test_s003_47_without_a_state_nothing_is_skipped_and_the_reason_is_counted(ri
     assert (now.rows - (was.rows if was else 0), now.tokens - (was.tokens if was else 0)) == (1, 128)
 
 
+def test_s003_47_a_short_prompt_without_a_state_runs_the_pass_that_it_runs_cold(rig):
+    """Its cached blocks stay as they are in a packed pass too."""
+    prompt, pages = rig.prompt(51), np.arange(12)[None]
+    (cold_plan,) = rig.prefill.prepare(prompt[None], pages, [100])
+    (hit,) = rig.prefill.prepare(prompt[None], pages, [100], [64])
+    assert hit.chunks == cold_plan.chunks
+    wanted = cold(rig, prompt, 100)
+    rig.run((0, prompt, 64), final=False)
+    rig.prefill.reset(0)
+    poison(rig, 0, 64)
+    assert torch.equal(rig.run((0, prompt, 100, 64)), wanted)
+    assert bool((rig.keys(0, 64) == 1e4).all()) and not bool((rig.keys(0, 100)[:, :, 64:] == 1e4).any())
+
+
 def test_b34_a_call_that_fails_and_is_tried_again_counts_its_hits_once(rig):
     prompt = rig.prompt(16)
     before = rig.prefill.stats().recomputed.get("no state held")
@@ -325,6 +339,11 @@ def test_s003_30_a_snapshot_holds_all_of_a_state_and_restores_it_anywhere(rig):
     rig.run((0, prompt, 300), keep_at=192)
     snapshot = rig.prefill.snapshot(0)
     assert (snapshot.end, snapshot.boundary) == (300, 192)
+    for slot in (1, 2, 3):
+        rig.run((slot, other, 200 + slot), keep_at=64)
+    rig.prefill.restore(1, snapshot)
+    rig.assert_slot(0, prompt, 300, 192), rig.assert_slot(1, prompt, 300, 192)
+    rig.assert_slot(2, other, 202, 64), rig.assert_slot(3, other, 203, 64)
     assert {name: len(layers) for name, layers in snapshot.at_end.items()} == {"states": 2, "tails": 2}
     rig.run((0, other, 100))
     rig.run((2, other, 100))
