@@ -140,6 +140,14 @@ def markdown(found: Iterable[Model]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in [COLUMNS, ["---"] * len(COLUMNS), *_lines(found)])
 
 
+def _slot(resolved: Resolved) -> str:
+    """What a state slot holds, in words."""
+    net = resolved.gated_delta_net
+    state = f"{net.value_heads} x {net.key_dim} x {net.value_dim} {resolved.dtypes.state}"
+    tail = f"{net.kernel - 1} x {net.convolution_width} {resolved.dtypes.activation}"
+    return f"{resolved.recurrent_layers} layers of a state {state} and a tail {tail}, at the end and at the last boundary"
+
+
 def describe(resolved: Resolved, shapes: Sequence[PassShape]) -> str:
     """One resolved model in words: numbers with where they came from, memory, and the closed set of passes."""
     lines = [f"{resolved.name} on {resolved.target} (geometry {resolved.digest})", ""]
@@ -153,8 +161,11 @@ def describe(resolved: Resolved, shapes: Sequence[PassShape]) -> str:
             lines.append(f"  {field:<30} {text:<28} {reason}")
     memory = resolved.memory
     lines += ["", "  memory of one device, GiB"]
-    for name in ("weights", "rotary_tables", "key_value", "activation_peak", "captured_rows", "trace_region", "total", "capacity"):
+    states = ("recurrent_states",) if memory.recurrent_states else ()
+    for name in ("weights", "rotary_tables", "key_value", *states, "activation_peak", "captured_rows", "trace_region", "total", "capacity"):
         lines.append(f"  {name:<30} {getattr(memory, name) / GIB:10.3f}")
+    if memory.recurrent_states:
+        lines += ["", f"  {'bytes of one state slot':<30} {memory.state_slot:10d}   {_slot(resolved)}"]
     lines += ["", "  variant     rows  tokens  fill pages  read pages  digest"]
     for shape in shapes:
         lines.append(

@@ -14,6 +14,7 @@ from itertools import combinations
 from generator import kinds, programs
 from generator.attentions import Attention, choose_attention
 from generator.cost import Work, time_of
+from generator.experts import MOST_EXPERTS, WHY_SO_FEW
 from generator.geometry import RECURRENT, Resolved
 from generator.kinds.attention_steps import chained, windows
 from generator.layer import layer_steps
@@ -50,6 +51,8 @@ def choose_programs(resolved: Resolved, shapes: tuple[PassShape, ...]) -> Progra
     In a batch-invariant build all sizes of a role sum the inner dimension in the same blocks (the smallest that any of them
     would choose, which the others can take too) and a wave's attention is cut as one of its rows alone.
     """
+    if resolved.experts is not None and resolved.experts.count > MOST_EXPERTS:
+        raise NoProgram(f"{resolved.experts.count} experts are over the {MOST_EXPERTS} that are routed on a device: {WHY_SO_FEW}")
     sizes = sorted({shape.token_tiles for shape in shapes})
     roles = {role.name: role for role in kinds.layer_matmuls(resolved)}
     whole = resolved.board.l1_bank_bytes

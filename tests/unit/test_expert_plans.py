@@ -17,6 +17,7 @@ from generator.attentions import Attention
 from generator.manifest import check, load
 from generator.matmuls import NoProgram
 from generator.memory import report
+from generator.placement import choose_programs
 from generator.shapes import enumerate_shapes
 from generator.targets import load_board
 from generator.toml_source import scan
@@ -49,13 +50,21 @@ def of(model: str, small: bool = False) -> Resolved:
         ({"count": 4}, "model.experts.per_token = 8: must be at most count 4; nearest legal value 4"),
         ({"intermediate": 770}, "model.experts.intermediate = 770: must be a multiple of 32, a tile; nearest legal value 768"),
         ({"intermediate": 32}, "model.experts.intermediate = 32: must be at least 64"),
-        ({"count": 512}, "model.experts.count = 512: must be at most 256"),
+        ({"count": 2048}, "model.experts.count = 2048: must be at most 1024"),
     ],
 )
 def test_numbers_of_experts_that_cannot_be_are_refused(experts_of: dict[str, Any], message: str) -> None:
     changed = data()
     changed["model"]["experts"] |= experts_of
     assert message in refused(changed)
+
+
+def test_more_experts_than_are_routed_have_no_program_where_their_memory_would_fit() -> None:
+    changed = data()
+    changed["model"] |= {"layers": 2, "experts": changed["model"]["experts"] | {"count": 512}}
+    numbers = resolve(check(changed, "m.toml", scan(""), ("p150",)), P150)
+    with pytest.raises(NoProgram, match="512 experts are over the 256 that are routed on a device"):
+        choose_programs(numbers, enumerate_shapes(numbers))
 
 
 def test_a_family_with_experts_states_them_and_no_dense_width() -> None:
@@ -192,8 +201,8 @@ def test_a_dense_model_has_no_trace_of_experts() -> None:
 IMPORTS = [
     ({"mlp_only_layers": [3]}, "mlp_only_layers = [3]: asks for layers without experts among those that have them"),
     ({"decoder_sparse_step": 2}, "decoder_sparse_step = 2: asks for layers without experts among those that have them"),
-    ({"shared_expert_intermediate_size": 512}, "asks for an expert that sees every token, which is not built"),
-    ({"num_experts": 300}, "num_experts = 300: must be at most 256"),
+    ({"shared_expert_intermediate_size": 512}, "asks for an expert that sees every token, which models of Qwen3MoeConfig do not have here"),
+    ({"num_experts": 300}, "300 experts are over the 256 that are routed on a device"),
     ({"num_local_experts": 64}, "num_local_experts = 64: contradicts num_experts 128; make them equal"),
     ({"moe_intermediate_size": 700}, "moe_intermediate_size = 700: must be a multiple of 32"),
     ({"moe_intermediate_size": 0}, "moe_intermediate_size = 0: must be at least 1"),
