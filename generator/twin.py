@@ -18,6 +18,7 @@ MOST_ROWS = 8
 CONTEXT_CHUNKS = 8  # a prompt of five chunks and a cached prefix have room
 ROWS_OF_CACHE = 4  # whole contexts that the key-value blocks hold
 WIDEST_FEED_FORWARD = 2  # times hidden
+VALUE_HEADS = 16  # so many that the largest waves have no core for each head of each row, and smaller ones do
 
 
 def twin(file: ModelFile) -> ModelFile:
@@ -53,7 +54,7 @@ def _model(manifest: Manifest) -> dict[str, Any]:
         "query_heads": query_heads,
         "key_value_heads": key_value_heads,
         "rope": _rope(manifest, turned // 2),
-    } | _windows(manifest) | {
+    } | _windows(manifest) | _recurrent(model) | {
         key: value
         for key, value in (
             ("intermediate", inner),
@@ -74,6 +75,17 @@ def _windows(manifest: Manifest) -> dict[str, Any]:
     return {"sliding_window": block + block // 4, "full_attention_layers": (1,) if model.full_attention_layers else ()}
 
 
+def _recurrent(model: Model) -> dict[str, Any]:
+    """First a recurrent layer, then one with attention; as many value heads to each key head as the model has."""
+    net = model.gated_delta_net
+    if net is None:
+        return {}
+    shared = net.value_heads // net.key_heads
+    sizes = {"key_heads": max(1, VALUE_HEADS // shared), "value_heads": max(1, VALUE_HEADS // shared) * shared}
+    dims = {"key_dim": TILE, "value_dim": TILE * (1 if net.key_dim == net.value_dim else 2), "kernel": net.kernel}
+    return {"layer_kinds": ("gated_delta_net", "full"), "gated_delta_net": sizes | dims}
+
+
 def _experts(model: Model, width: int) -> dict[str, Any]:
     """Few experts, two of them for a token, and at least two tiles wide, which the operation needs."""
     if model.experts is None:
@@ -84,6 +96,7 @@ def _experts(model: Model, width: int) -> dict[str, Any]:
         "per_token": min(model.experts.per_token, EXPERTS_PER_TOKEN, count),
         "intermediate": max(width, NARROWEST),
         "renormalise": model.experts.renormalise,
+        **({"shared_intermediate": max(width, NARROWEST)} if model.experts.shared_intermediate else {}),
     }
 
 

@@ -28,7 +28,9 @@ class StateSlots:
         if not self._count:
             return Lease(None, self)
         if not self._free:
-            raise StateSlotError(f"all {self._count} slots of recurrent state are taken; free one, or wait until one is")
+            raise StateSlotError(
+                f"all {self._count} slots of recurrent state are taken; free one, or wait until one is"
+            )
         slot = min(self._free)
         self._free.remove(slot)
         return Lease(slot, self)

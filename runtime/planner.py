@@ -18,7 +18,7 @@ from types import ModuleType
 
 from runtime.errors import NoBatchedRecurrence, NoShape
 from runtime.recurrence import require_batched, route
-from runtime.request import PreparedPrefill, PrefillChunk, PrefillRequest
+from runtime.request import PrefillChunk, PrefillRequest, PreparedPrefill
 from runtime.tables import Shape, recurrence, states
 
 Segment = tuple[int, int, int]  # of a row's passes: first position, whole chunks, length of the last pass
@@ -105,9 +105,7 @@ class Planner:
             return keep_at
         return aligned if aligned > begin else 0
 
-    def _group(
-        self, row: int, cached: int, begin: int, length: int, cut: int = 0
-    ) -> tuple[bool, tuple[Segment, ...]]:
+    def _group(self, row: int, cached: int, begin: int, length: int, cut: int = 0) -> tuple[bool, tuple[Segment, ...]]:
         """What rows of one wave have in common: chunked or not, and of each segment its first position, whole chunks and
         last length. A cut makes two segments of a row.
         """
@@ -153,10 +151,7 @@ class Planner:
 
     def _routes(self, wave: tuple[PrefillRequest, ...], chunks: tuple[PrefillChunk, ...]) -> tuple[str, ...]:
         return tuple(
-            [
-                route(self._forms, chunk.shape.rows, [chunk.real_tokens(request) for request in wave])
-                for chunk in chunks
-            ]
+            [route(self._forms, chunk.shape.rows, [chunk.real_tokens(request) for request in wave]) for chunk in chunks]
         )
 
     def _chunks(

@@ -49,7 +49,9 @@ def _check_states(module: ModuleType) -> None:
         raise ModuleError(f"{module.__name__}.STATE_SLOTS is {module.STATE_SLOTS!r}, not a positive integer")
     names = [entry.name for entry in (*module.STATES, *module.STORES)]
     if len({*names, "slots"}) <= len(names):
-        raise ModuleError(f"stores and states are named {', '.join(names)}; give each a name of its own, and none slots")
+        raise ModuleError(
+            f"stores and states are named {', '.join(names)}; give each a name of its own, and none slots"
+        )
     for part in module.STATES:
         layers = of_kind(module, module.LAYERS, RECURRENT)
         if part.layers != layers:
@@ -63,7 +65,9 @@ def _check_states(module: ModuleType) -> None:
     for store in module.STORES:
         layers = of_kind(module, module.LAYERS, FULL)
         if store.layers != layers:
-            raise ModuleError(f"the store {store.name} is of {store.layers} layers and LAYER_KINDS has {layers} of {FULL}")
+            raise ModuleError(
+                f"the store {store.name} is of {store.layers} layers and LAYER_KINDS has {layers} of {FULL}"
+            )
 
 
 def _check_passes(module: ModuleType) -> None:

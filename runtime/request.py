@@ -71,7 +71,16 @@ class PrefillRequest:
             return NotImplemented
         return (
             (self.row, self.slot, self.begin, self.cached, self.length, self.final, self.keep_at, self.recomputed)
-            == (other.row, other.slot, other.begin, other.cached, other.length, other.final, other.keep_at, other.recomputed)
+            == (
+                other.row,
+                other.slot,
+                other.begin,
+                other.cached,
+                other.length,
+                other.final,
+                other.keep_at,
+                other.recomputed,
+            )
             and np.array_equal(self.tokens, other.tokens)
             and np.array_equal(self.pages, other.pages)
         )
@@ -156,6 +165,4 @@ def result(prepared: PreparedPrefill, output: Any, owned: tuple[Any, ...], score
     rows, slots = prepared.source_rows, prepared.slots
     if output is None:
         return InvocationResult(rows, slots, prepared.sampling, None, owned, routes=prepared.routes)
-    return InvocationResult(
-        rows, slots, prepared.sampling, output, owned, scored, prepared.choices, prepared.routes
-    )
+    return InvocationResult(rows, slots, prepared.sampling, output, owned, scored, prepared.choices, prepared.routes)

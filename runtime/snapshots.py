@@ -31,7 +31,7 @@ class StateSnapshot:
 
 
 def geometry_digest(module: ModuleType, layers: int) -> str:
-    """Of everything that a state depends on besides the weights: equal for modules of one model on any board."""
+    """Of everything that a state depends on besides the weights: equal where a state may be restored."""
     parts = [(part.name, part.shape, str(part.dtype)) for part in states(module)]
     return sha256(repr((module.GEOMETRY, module.LAYER_KINDS[:layers], module.ALIGNMENT, parts)).encode()).hexdigest()
 

@@ -104,7 +104,5 @@ def _states(module: ModuleType, device: Any, layers: int, scope: Scope) -> dict[
 
 def _zeros(device: Any, entry: Any, shape: tuple[int, ...], dtype: Any, scope: Scope) -> Any:
     return scope.own(
-        ttnn.zeros(
-            shape, dtype=dtype, layout=entry.layout, device=device, memory_config=ttnn.DRAM_MEMORY_CONFIG
-        )
+        ttnn.zeros(shape, dtype=dtype, layout=entry.layout, device=device, memory_config=ttnn.DRAM_MEMORY_CONFIG)
     )

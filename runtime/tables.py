@@ -328,8 +328,8 @@ def wave_rows(module: Any) -> int:
 def held_states(module: Any) -> int:
     """Whole states of a sequence (every part of every layer) that lie on the device beside those that passes work on.
 
-    Two for each slot, at its end and at the boundary before it, as many again for the rows of the largest wave, whose new ones are
-    written before the old ones are given up, and the zero state that every prompt begins with.
+    Two for each slot, at its end and at the boundary before it, as many again for the rows of the largest wave, whose new
+    ones are written before the old ones are given up, and the zero state that every prompt begins with.
     """
     slots = state_slots(module)
     return 1 + 2 * (slots + min(slots, wave_rows(module)))

@@ -127,8 +127,7 @@ def _chunk(
     # Of what is not seen the difference is positive, and its exponential may be infinite: masked before as well as after.
     fading = ((total[:, :, None] - total[:, None, :]).masked_fill(~seen, 0).exp() * seen).to(key.dtype)
     learned = update[:, :, None] * key
-    system = (learned @ key.transpose(1, 2) * fading).tril(-1)
-    inverse = inverse_of_unit_lower(system)
+    inverse = inverse_of_unit_lower(learned @ key.transpose(1, 2) * fading)
     started, left = total.exp().to(key.dtype)[:, :, None], (total[:, -1:] - total).exp().to(key.dtype)[:, :, None]
     new = inverse @ (update[:, :, None] * value) - inverse @ (started * learned) @ state
     outputs = started * query @ state + query @ key.transpose(1, 2) * fading @ new
@@ -137,7 +136,7 @@ def _chunk(
 
 
 def inverse_of_unit_lower(lower: Tensor) -> Tensor:
-    """(I + L)^-1 of strictly lower triangular `[..., size, size]`: of blocks of twice the width in
+    """(I + L)^-1, where L is what lies below the diagonal of `[..., size, size]`: of blocks of twice the width in
     each step, from those within them, [[A, 0], [E, B]]^-1 = [[A^-1, 0], [-B^-1 E A^-1, B^-1]].
 
     The series I - L + L^2 - ... has the same sum, but its terms grow like binomials where keys are alike.

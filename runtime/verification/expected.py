@@ -17,7 +17,8 @@ from runtime.tables import Geometry
 @dataclass(frozen=True)
 class Expected:
     """One prompt. `logits` and `peer_logits` `[vocabulary]` are of its last token; `keys` and `values` hold one
-    `[key_value_heads, tokens, head_dim]` for each layer; `hidden` the output of each layer `[some tokens, hidden]`."""
+    `[key_value_heads, tokens, head_dim]` for each layer with attention, `states` the state and the convolution's tail of
+    each recurrent layer; `hidden` the output of each layer `[some tokens, hidden]`."""
 
     tokens: tuple[int, ...]
     logits: Tensor
@@ -26,6 +27,7 @@ class Expected:
     values: tuple[Tensor, ...]
     hidden: tuple[Tensor, ...]
     seconds: Mapping[str, float]
+    states: tuple[tuple[Tensor, Tensor], ...] = ()
 
 
 @torch.no_grad()
@@ -66,4 +68,6 @@ def expect(
     if geometry.rope.kind == "longrope" and 0 < keep_hidden < len(tokens):  # a shorter prompt may be turned otherwise
         hidden.clear()
         forward(geometry, tensors, tokens[:keep_hidden], rows=[0], observe=keep)
-    return Expected(tuple(tokens), logits[0], peer, tuple(cache.keys), tuple(cache.values), tuple(hidden), seconds)
+    states = tuple([(kept.rule, kept.tail) for kept in cache.recurrent])
+    keys, values = tuple(cache.keys), tuple(cache.values)
+    return Expected(tuple(tokens), logits[0], peer, keys, values, tuple(hidden), seconds, states)

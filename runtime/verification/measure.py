@@ -13,7 +13,7 @@ from runtime.resources import Ownership
 from runtime.rope import head_order
 from runtime.staging import Stager
 from runtime.stats import Stats
-from runtime.tables import layer_kinds
+from runtime.tables import RECURRENT, layer_kinds, states
 from runtime.verification.comparison import Agreement, agreement, worst_blocks
 from runtime.verification.expected import Expected
 from runtime.verification.routes import Outcome, Row
@@ -37,8 +37,8 @@ def cached(store: Tensor, row: Row, order: Tensor | None = None) -> Tensor:
 def caches(
     module: ModuleType, stores: SimpleNamespace, outcomes: Sequence[Outcome], expected: Sequence[Expected]
 ) -> list[dict[str, list[Agreement]]]:
-    """For each outcome, keys and values of every layer against the reference, as the worst block has it. Each store
-    is read once."""
+    """For each outcome, keys and values of every layer against the reference, as the worst block has it; of a recurrent layer
+    its state and its convolution's tail in their place. Each store is read once."""
     measured: list[dict[str, list[Agreement]]] = [{"keys": [], "values": []} for _ in outcomes]
     for name in ("keys", "values"):
         order = key_order(module) if name == "keys" else None
@@ -48,7 +48,27 @@ def caches(
                 ours = cached(host, outcome.row, order).float()
                 theirs = getattr(expected[outcome.row.prompt], name)[layer]
                 found[name].append(worst_blocks(ours, theirs, module.BLOCK_SIZE))
+    for index, layer in enumerate([at for at, kind in enumerate(layer_kinds(module)) if kind == RECURRENT]):
+        for outcome, found in zip(outcomes, measured):
+            theirs = expected[outcome.row.prompt].states[index]
+            for name, ours, wanted in zip(("keys", "values"), outcome.states[index], theirs):
+                found[name].insert(layer, agreement(ours[0].float(), wanted.float()))
     return measured
+
+
+def stores_of_layer(module: ModuleType, stores: SimpleNamespace, layer: int) -> SimpleNamespace:
+    """What one layer reads and writes, as stores that hold nothing else; the states of the first row begin at zero."""
+    kinds = layer_kinds(module)
+    if not states(module):
+        return SimpleNamespace(**{name: [tensors[layer]] for name, tensors in vars(stores).items()})
+    index = kinds[:layer].count(kinds[layer])
+    nothing = {name: [] for name in vars(stores)}
+    if kinds[layer] != RECURRENT:
+        return SimpleNamespace(**{**nothing, "keys": [stores.keys[index]], "values": [stores.values[index]]})
+    parts = {part.name: getattr(stores, part.name)[index] for part in states(module)}
+    for name, rows in parts.items():
+        ttnn.copy(getattr(stores.slots[0], name)[index], rows[0])
+    return SimpleNamespace(**{**nothing, **{name: [rows] for name, rows in parts.items()}})
 
 
 def layer_outputs(
@@ -75,7 +95,7 @@ def layer_outputs(
         kinds = layer_kinds(module)
         for layer, theirs in enumerate(expected.hidden):
             one_layer = SimpleNamespace(**{**vars(weights), "layers": [weights.layers[layer]]})
-            its_stores = SimpleNamespace(**{name: [tensors[layer]] for name, tensors in vars(stores).items()})
+            its_stores = stores_of_layer(module, stores, layer)
             used_up = scope.disown(hidden)
             kind = (kinds[layer : layer + 1],) if kinds else ()
             hidden = scope.own(module.layers(used_up, *turning, inputs, one_layer, its_stores, chunk.shape, *kind))

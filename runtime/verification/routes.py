@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from runtime.pages import block_count
 from runtime.request import PreparedPrefill
-from runtime.tables import rotary_switch
+from runtime.tables import rotary_switch, state_slots
 
 MOST_SLICES = 5
 
@@ -31,13 +31,14 @@ class Row:
 @dataclass(frozen=True)
 class Outcome:
     """Where a prompt's passes ran and what came out: logits `[vocabulary]` of its last token; its blocks hold its
-    cache.
+    cache. `states` are the state and the convolution's tail of each recurrent layer at its end.
     """
 
     row: Row
     logits: Tensor
     passes: tuple[str, ...]
     seconds: float
+    states: tuple[tuple[Tensor, Tensor], ...] = ()
 
 
 def assign_pages(prompts: Sequence[Sequence[int]], block_size: int, blocks: int, seed: int) -> list[list[Row]]:
@@ -66,8 +67,13 @@ def alone(module: ModuleType, prefill: Any, rows: Sequence[Row]) -> list[Outcome
 
 
 def together(module: ModuleType, prefill: Any, rows: Sequence[Row]) -> list[Outcome]:
-    """One call with all prompts: those of one length share waves."""
-    return _call(prefill, rows, [len(row.tokens) for row in rows], [0] * len(rows), final=True)
+    """One call with all prompts, or with as many as have state slots: those of one length share waves."""
+    most = state_slots(module) or len(rows)
+    outcomes = []
+    for first in range(0, len(rows), most):
+        part = rows[first : first + most]
+        outcomes += _call(prefill, part, [len(row.tokens) for row in part], [0] * len(part), final=True)
+    return outcomes
 
 
 def after_cached_prefix(module: ModuleType, prefill: Any, rows: Sequence[Row]) -> list[Outcome]:
@@ -94,7 +100,7 @@ def in_slices(module: ModuleType, prefill: Any, rows: Sequence[Row]) -> list[Out
             for start, end in zip(cuts, cuts[1:]):
                 (outcome,) = _call(prefill, [row], [end], [start], final=end == len(row.tokens))
                 passes, seconds = passes + outcome.passes, seconds + outcome.seconds
-            outcomes.append(Outcome(row, outcome.logits, passes, seconds))
+            outcomes.append(replace(outcome, passes=passes, seconds=seconds))
     return outcomes
 
 
@@ -131,9 +137,17 @@ def _call(
     seconds = (time.perf_counter() - began) / len(rows)
     nothing = torch.empty(0)
     return [
-        Outcome(row, logits[index] if final else nothing, _passes(prepared, index), seconds)
+        Outcome(row, logits[index] if final else nothing, _passes(prepared, index), seconds, _states(prefill, index))
         for index, row in enumerate(rows)
     ]
+
+
+def _states(prefill: Any, slot: int) -> tuple[tuple[Tensor, Tensor], ...]:
+    """What a slot holds at the end of its prompt; nothing of a module without recurrent layers."""
+    if prefill.positions(slot) is None:
+        return ()
+    held = prefill.snapshot(slot).at_end
+    return tuple(zip(held["states"], held["tails"]))
 
 
 def _passes(prepared: Sequence[PreparedPrefill], row: int) -> tuple[str, ...]:

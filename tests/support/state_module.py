@@ -1,8 +1,9 @@
 """A module with recurrent layers whose states can be told from the tokens by hand, on the emulator.
 
-It is a tiny dense model with a recurrent layer before and one behind its attention layer. A recurrent layer adds to its state, in
-every row of it, a vector of whole numbers for each real token, so that the state is exact whatever the passes; it carries the last
-three token ids over as a convolution does, and adds its state to the hidden rows of the pass, so that logits depend on it.
+It is a tiny dense model of one attention layer between two recurrent ones. A recurrent layer adds to its state, in every
+row of it, a vector of whole numbers for each real token, so that the state is exact whatever the passes. It carries what the
+last three tokens stand for over, as a convolution does, and adds its state to the hidden rows of the pass, so that logits
+depend on it.
 """
 
 from __future__ import annotations
@@ -56,7 +57,12 @@ def state_module(stored: str = "float32", forms: tuple[tuple[int, str], ...] | N
     dense = dense_module()
     rows = sorted({shape.rows for shape in dense.TRACES})
     table = Weight(
-        "table", ("model.layers.{layer}.table",), "rows", (dense.VOCABULARY, WIDTH), ttnn.bfloat16, ttnn.ROW_MAJOR_LAYOUT
+        "table",
+        ("model.layers.{layer}.table",),
+        "rows",
+        (dense.VOCABULARY, WIDTH),
+        ttnn.bfloat16,
+        ttnn.ROW_MAJOR_LAYOUT,
     )
     made = SimpleNamespace(
         **{
@@ -126,7 +132,9 @@ def _recur(hidden: Any, valid: Any, inputs: Any, layer: Any, weights: Any, state
         inputs.tail_tokens, ttnn.reshape(mixed, (1, 1, rows * tokens, WIDTH)), layout=ttnn.ROW_MAJOR_LAYOUT
     )
     both = ttnn.concat([*tails[:rows], picked], dim=1)
-    ends = ttnn.embedding(inputs.tail_picks, ttnn.reshape(both, (2 * CARRIED * rows, WIDTH)), layout=ttnn.ROW_MAJOR_LAYOUT)
+    ends = ttnn.embedding(
+        inputs.tail_picks, ttnn.reshape(both, (2 * CARRIED * rows, WIDTH)), layout=ttnn.ROW_MAJOR_LAYOUT
+    )
     for row in range(rows):
         ttnn.copy(ttnn.slice(ends, (0, CARRIED * row, 0), (1, CARRIED * (row + 1), WIDTH)), tails[row])
     given = parts[0] if rows == 1 else ttnn.concat(parts, dim=2)
@@ -155,7 +163,9 @@ def parameters() -> dict[str, Tensor]:
 
 def table(layer: int) -> Tensor:
     """Of each token [vocabulary, WIDTH]: its id, its id again in a form of the layer's own, and small numbers."""
-    made = torch.randint(-3, 4, (dense_module().VOCABULARY, WIDTH), generator=torch.Generator().manual_seed(layer)).float()
+    made = torch.randint(
+        -3, 4, (dense_module().VOCABULARY, WIDTH), generator=torch.Generator().manual_seed(layer)
+    ).float()
     made[:, 0] = torch.arange(dense_module().VOCABULARY)
     return made
 
@@ -170,6 +180,13 @@ def state_after(tokens: Any, count: int) -> list[Tensor]:
         tail = torch.cat([torch.zeros(CARRIED, WIDTH), rows])[-CARRIED:]
         found.append(tail.reshape(1, CARRIED, WIDTH))
     return found
+
+
+def held_tensors(prefill: Prefill, slot: int, where: str = "end") -> list[Tensor]:
+    """States and tails of a slot, of each recurrent layer one after the other."""
+    held = prefill._states.positions[slot]
+    entry = prefill._bindings.stores.slots[held.end_at if where == "end" else held.boundary_at]
+    return [ttnn.to_torch(tensor).float() for both in zip(entry.states, entry.tails) for tensor in both]
 
 
 class StateRig:
@@ -218,9 +235,7 @@ class StateRig:
 
     def held(self, slot: int, where: str = "end") -> list[Tensor]:
         """The slot's states as the device holds them, in the order of `state_after`."""
-        held = self.prefill._states.positions[slot]
-        entry = self.stores.slots[held.end_at if where == "end" else held.boundary_at]
-        return [ttnn.to_torch(part[layer]).float() for layer in range(2) for part in (entry.states, entry.tails)]
+        return held_tensors(self.prefill, slot, where)
 
     def assert_slot(self, slot: int, prompt: Any, end: int, boundary: int) -> None:
         """Positions and tensors of a slot are those of a prompt, exactly."""

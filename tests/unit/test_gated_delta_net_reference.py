@@ -384,19 +384,21 @@ def hard(case: str, tokens: int = 300) -> dict[str, Tensor]:
     base = torch.randn(NET.key_heads, 1, NET.key_dim, generator=draw)
     spread = 0.0 if case == "equal keys" else 0.15
     keys = base + spread * torch.randn(scan["key"].shape, generator=draw)
-    if case not in ("fast", "to 1e-12", "mixed"):
+    if case not in ("fast", "to 1e-12", "mixed", "uneven"):
         scan["key"] = keys / keys.norm(dim=-1, keepdim=True)
     if case == "equal keys":
         scan |= {"decay": torch.zeros_like(scan["decay"]), "update": torch.ones_like(scan["update"])}
     decay = {"slow": -1e-4, "fast": -20.0, "to 1e-12": -27.631, "correlated": -0.05}.get(case)
     if decay is not None:
         scan["decay"] = torch.full_like(scan["decay"], decay)
+    if case == "uneven":
+        scan["decay"] = -torch.exp(2 * torch.randn(scan["decay"].shape, generator=draw) + 2)
     if case == "mixed":
         scan["decay"] = torch.where(torch.rand(scan["decay"].shape, generator=draw) < 0.1, -27.631, -1e-5)
     return scan
 
 
-@pytest.mark.parametrize("case", ["correlated", "slow", "fast", "to 1e-12", "mixed", "equal keys"])
+@pytest.mark.parametrize("case", ["correlated", "slow", "fast", "to 1e-12", "mixed", "uneven", "equal keys"])
 def test_hard_scans_in_float32_equal_token_order_in_float64(case):
     scan = hard(case)
     if case in ("correlated", "slow"):

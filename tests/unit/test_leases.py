@@ -101,7 +101,9 @@ def test_s003_15_what_comes_back_holds_no_state():
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["acquire", "free", "take", "adopt", "drop"]), st.integers(0, 5)), max_size=40))
+@given(
+    st.lists(st.tuples(st.sampled_from(["acquire", "free", "take", "adopt", "drop"]), st.integers(0, 5)), max_size=40)
+)
 def test_s003_15_free_slots_and_leases_never_share_a_slot(steps):
     slots = StateSlots(4, lambda slot: None)
     leases, taken = [], []

@@ -52,7 +52,7 @@ SHAPES = [  # lengths, chunks, waves and contexts that the planner could not use
     (
         [("prefill_chunk = 1024", "prefill_chunk = 1000")],
         "m.toml:28: target.n150.prefill_chunk = 1000: must be a multiple of the alignment 128, lcm(32 "
-        "block_size, 128 attention_chunk); nearest legal value 1024\n"
+        "block, 128 attention chunk); nearest legal value 1024\n"
         "m.toml:28: target.n150.prefill_chunk = 1000: must be the largest of lengths, 1024; write 1024 "
         "or add it to lengths",
     ),
@@ -64,7 +64,7 @@ SHAPES = [  # lengths, chunks, waves and contexts that the planner could not use
             )
         ],
         "m.toml:28: target.n150.prefill_chunk = 1056: must be a multiple of the alignment 128, lcm(32 "
-        "block_size, 128 attention_chunk); nearest legal value 1024",
+        "block, 128 attention chunk); nearest legal value 1024",
     ),
     (
         [("[128, 512, 1024]", "[100, 512, 1024]")],
@@ -447,9 +447,9 @@ ROTARY = [
     (
         [('"llama"', '"phi3"'), ("query_heads = 9", "query_heads = 9\npartial_rotary_factor = 0.5")],
         "m.toml:11: model.partial_rotary_factor = 0.5: unknown key; known: activation, attention_soft_cap, experts, "
-        "full_attention_layers, head_dim, hidden, intermediate, key_value_heads, layers, local_rope, logit_soft_cap, "
-        "maximum_context, norm_epsilon, query_heads, query_scale, rope, rotary_dimensions, sliding_window, tied_embeddings, "
-        "vocabulary",
+        "full_attention_layers, gated_delta_net, head_dim, hidden, intermediate, key_value_heads, layer_kinds, layers, local_rope, "
+        "logit_soft_cap, maximum_context, norm_epsilon, query_heads, query_scale, rope, rotary_dimensions, sliding_window, tied_"
+        "embeddings, vocabulary",
     ),
 ]
 

@@ -7,11 +7,20 @@ import torch
 
 from runtime.backend import ttnn
 from runtime.errors import NoBatchedRecurrence
-from runtime.recurrence import EQUAL, SINGLE, VARIABLE, equal_length, require_batched, route, row_by_row, variable_length
+from runtime.recurrence import (
+    EQUAL,
+    SINGLE,
+    VARIABLE,
+    equal_length,
+    require_batched,
+    route,
+    row_by_row,
+    variable_length,
+)
 from runtime.stores import tensors
 from tests.support.state_module import StateRig
 
-FORMS = {1: "rows", 2: "wave", 4: "rows", 8: "matmuls"}
+FORMS = {1: "alone", 2: "wave", 4: "rows", 8: "matmuls"}
 
 
 def test_s001_13_the_equal_length_route_is_for_rows_that_are_all_there_and_equally_long():
@@ -53,6 +62,8 @@ def test_s001_18_routes_are_asked_in_order_and_the_first_that_runs_is_taken(rows
 
 
 def test_s001_12_the_error_of_a_missing_batched_form_says_to_run_the_rows_one_by_one():
-    with pytest.raises(NoBatchedRecurrence, match="for 16 rows at once, only for 1, 2, 4, 8; fall back to running .* one by one"):
+    with pytest.raises(
+        NoBatchedRecurrence, match="for 16 rows at once, only for 1, 2, 4, 8; fall back to running .* one by one"
+    ):
         require_batched(FORMS, 16)
     require_batched(FORMS, 8), require_batched({}, 16), require_batched({2: "wave"}, 1)

@@ -217,7 +217,9 @@ def test_s003_30_any_sequence_of_calls_leaves_every_slot_with_the_state_of_its_o
     """S001-20, S002-28, S003-16: whatever is refused, fails, moves or is restored in between."""
     done.clear()
 
-    @settings(max_examples=RUNS, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+    @settings(
+        max_examples=RUNS, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None
+    )
     @given(st.data())
     def play(data):
         rig.device.before_operation = None

@@ -42,21 +42,27 @@ STATES = state_module().STATES
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"LAYER_KINDS": ("gated_delta_net", "full", "mamba")}, "LAYER_KINDS has 'mamba'; this runtime knows gated_delta_net"),
+        (
+            {"LAYER_KINDS": ("gated_delta_net", "full", "mamba")},
+            "LAYER_KINDS has 'mamba'; this runtime knows gated_delta_net",
+        ),
         ({"LAYER_KINDS": ("gated_delta_net", "full")}, "LAYER_KINDS has 2 entries for 3 layers"),
         ({"STATES": ()}, "has layers of kind gated_delta_net and lacks STATES"),
         ({"STATE_SLOTS": 0}, "lacks STATE_SLOTS"),
         ({"STATE_SLOTS": -1}, "STATE_SLOTS is -1, not a positive integer"),
         ({"RECURRENCE": {}}, "lacks RECURRENCE"),
         ({"RECURRENCE": {1: "rows", 3: "wave"}}, "'wave' for 3 rows; its passes have 1, 2, 4 rows"),
-        ({"RECURRENCE": {1: "fused"}}, "'fused' for 1 rows; .* forms are wave, rows and matmuls"),
+        ({"RECURRENCE": {1: "fused"}}, "'fused' for 1 rows; .* forms are alone, wave, rows, matmuls"),
         ({"RECURRENCE": {2: "wave"}}, "RECURRENCE lacks 1 rows, to which larger waves fall back"),
         ({"STATES": (replace(STATES[0], layers=3), STATES[1])}, "states is of 3 layers and LAYER_KINDS has 2"),
         ({"STATES": (replace(STATES[0], dtype=ttnn.bfloat8_b), STATES[1])}, "stores float32 or bfloat16"),
         ({"STATES": (replace(STATES[0], placement="heads"), STATES[1])}, "states is placed 'heads'"),
         ({"STATES": (STATES[0], replace(STATES[1], name="keys"))}, "give each a name of its own"),
         ({"STATES": (STATES[0], replace(STATES[1], name="slots"))}, "give each a name of its own, and none slots"),
-        ({"STORES": tuple(replace(s, layers=3) for s in dense_module().STORES)}, "keys is of 3 layers .* has 1 of full"),
+        (
+            {"STORES": tuple(replace(s, layers=3) for s in dense_module().STORES)},
+            "keys is of 3 layers .* has 1 of full",
+        ),
         ({"INPUTS": inputs_without("valid")}, "lacks the inputs valid, without which padding changes states"),
         ({"INPUTS": inputs_without("tail_picks")}, "lacks the inputs tail_picks"),
         ({"ALIGNMENT": 16, "BLOCK_SIZE": 16}, "ALIGNMENT 16 is no multiple of 32|blocks of 16 do not hold"),
@@ -136,7 +142,8 @@ def test_layers_have_their_kind_and_the_weights_of_it(rig):
 def plan_of(lengths, start, stop, shape):
     pages = np.zeros(12, np.int32)
     requests = tuple(
-        PrefillRequest(row, row, np.zeros(length, np.int32), 0, 0, length, pages, True) for row, length in enumerate(lengths)
+        PrefillRequest(row, row, np.zeros(length, np.int32), 0, 0, length, pages, True)
+        for row, length in enumerate(lengths)
     )
     chunk = PrefillChunk(shape, start, stop)
     return PreparedPrefill(requests, (chunk,), "logits", True), chunk
@@ -144,7 +151,14 @@ def plan_of(lengths, start, stop, shape):
 
 @pytest.mark.parametrize(
     "lengths, start, stop",
-    [([64, 63, 2, 1], 0, 64), ([1, 2], 0, 2), ([3], 0, 3), ([130, 129, 190], 128, 190), ([300, 260], 192, 256), ([33], 0, 33)],
+    [
+        ([64, 63, 2, 1], 0, 64),
+        ([1, 2], 0, 2),
+        ([3], 0, 3),
+        ([130, 129, 190], 128, 190),
+        ([300, 260], 192, 256),
+        ([33], 0, 33),
+    ],
 )
 def test_inputs_that_keep_padding_out_of_states_follow_their_definition(lengths, start, stop):
     """B22: tokens of padding, and whole rows of it, count for nothing."""
@@ -169,7 +183,9 @@ def test_inputs_that_keep_padding_out_of_states_follow_their_definition(lengths,
 def test_a_pass_that_stops_before_it_is_full_computes_and_writes_nothing_past_its_stop():
     (shape,) = [s for s in state_module().TRACES if (s.variant, s.tokens) == ("chunked", 128)]
     values = HostValues(state_module())
-    request = PrefillRequest(0, 0, np.arange(1, 301, dtype=np.int32), 0, 0, 300, np.arange(100, 110, dtype=np.int32), True)
+    request = PrefillRequest(
+        0, 0, np.arange(1, 301, dtype=np.int32), 0, 0, 300, np.arange(100, 110, dtype=np.int32), True
+    )
     chunk = PrefillChunk(shape, 128, 192)
     prepared = PreparedPrefill((request,), (chunk,), "logits", True)
     assert values.tokens(prepared, chunk)[0].tolist() == [*range(129, 193), *[0] * 64]
@@ -192,4 +208,3 @@ def test_s001_20_a_state_that_is_stored_narrow_is_worked_on_in_float32_and_round
     assert all(map(torch.equal, rig.held(0), rig.held(1)))
     rig.run((0, prompt, 320, 256))
     assert rig.prefill.positions(0) == (320, 256)
-

@@ -80,9 +80,12 @@ def test_b19_rows_of_one_wave_that_end_apart_have_their_own_states_at_the_right_
     before = rig.prefill.stats()
     rig.run(*[(slot, prompt, length) for slot, (prompt, length) in enumerate(zip(prompts, (64, 40, 33)))])
     after = rig.prefill.stats()
-    assert after.waves == before.waves + 1 and after.variants["batched"].tokens_real - (
-        before.variants["batched"].tokens_real if "batched" in before.variants else 0
-    ) == 64 + 40 + 33
+    assert (
+        after.waves == before.waves + 1
+        and after.variants["batched"].tokens_real
+        - (before.variants["batched"].tokens_real if "batched" in before.variants else 0)
+        == 64 + 40 + 33
+    )
     for slot, length in enumerate((64, 40, 33)):
         rig.assert_slot(slot, prompts[slot], length, 0)
 
@@ -155,6 +158,20 @@ def test_s003_47_without_a_state_nothing_is_skipped_and_the_reason_is_counted(ri
     was = before.recomputed.get("no state held")
     now = after.recomputed["no state held"]
     assert (now.rows - (was.rows if was else 0), now.tokens - (was.tokens if was else 0)) == (1, 128)
+
+
+def test_s003_47_a_short_prompt_without_a_state_runs_the_pass_that_it_runs_cold(rig):
+    """Its cached blocks stay as they are in a packed pass too."""
+    prompt, pages = rig.prompt(51), np.arange(12)[None]
+    (cold_plan,) = rig.prefill.prepare(prompt[None], pages, [100])
+    (hit,) = rig.prefill.prepare(prompt[None], pages, [100], [64])
+    assert hit.chunks == cold_plan.chunks
+    wanted = cold(rig, prompt, 100)
+    rig.run((0, prompt, 64), final=False)
+    rig.prefill.reset(0)
+    poison(rig, 0, 64)
+    assert torch.equal(rig.run((0, prompt, 100, 64)), wanted)
+    assert bool((rig.keys(0, 64) == 1e4).all()) and not bool((rig.keys(0, 100)[:, :, 64:] == 1e4).any())
 
 
 def test_b34_a_call_that_fails_and_is_tried_again_counts_its_hits_once(rig):
@@ -235,7 +252,9 @@ def test_s002_28_a_plan_that_another_one_has_overtaken_is_refused_and_changes_no
     early, late = rig.prefill.prepare(*call, final=False), rig.prefill.prepare(*call, final=False)
     rig.prefill.collect(rig.prefill.run(early, rig.traced))
     rig.assert_slot(0, prompt, 192, 192)
-    with pytest.raises(errors.SliceOrder, match="a slice from 128 repeats a part of slot 0, which is committed up to 192"):
+    with pytest.raises(
+        errors.SliceOrder, match="a slice from 128 repeats a part of slot 0, which is committed up to 192"
+    ):
         rig.prefill.collect(rig.prefill.run(late, rig.traced))
     rig.assert_slot(0, prompt, 192, 192)
     rig.prefill.reset(0)
@@ -245,7 +264,9 @@ def test_s002_28_a_plan_that_another_one_has_overtaken_is_refused_and_changes_no
     with pytest.raises(errors.StatePosition, match="slot 0 holds the state at 320 and at 256; a start of 128"):
         rig.prefill.collect(rig.prefill.run(resumed, rig.traced))
     rig.prefill.reset(0)
-    with pytest.raises(errors.StatePosition, match="its plan begins at 128 and the state of slot 0 now makes it begin at 0"):
+    with pytest.raises(
+        errors.StatePosition, match="its plan begins at 128 and the state of slot 0 now makes it begin at 0"
+    ):
         rig.prefill.collect(rig.prefill.run(resumed, rig.traced))
     assert rig.prefill.positions(0) is None
 
@@ -318,6 +339,11 @@ def test_s003_30_a_snapshot_holds_all_of_a_state_and_restores_it_anywhere(rig):
     rig.run((0, prompt, 300), keep_at=192)
     snapshot = rig.prefill.snapshot(0)
     assert (snapshot.end, snapshot.boundary) == (300, 192)
+    for slot in (1, 2, 3):
+        rig.run((slot, other, 200 + slot), keep_at=64)
+    rig.prefill.restore(1, snapshot)
+    rig.assert_slot(0, prompt, 300, 192), rig.assert_slot(1, prompt, 300, 192)
+    rig.assert_slot(2, other, 202, 64), rig.assert_slot(3, other, 203, 64)
     assert {name: len(layers) for name, layers in snapshot.at_end.items()} == {"states": 2, "tails": 2}
     rig.run((0, other, 100))
     rig.run((2, other, 100))
@@ -346,7 +372,10 @@ def test_s003_30_half_a_snapshot_and_another_models_are_refused_and_restore_wait
     snapshot = rig.prefill.snapshot(0)
     halves = (
         (replace(snapshot, at_end={"states": snapshot.at_end["states"]}), "tails at its end are 0 tensors"),
-        (replace(snapshot, at_boundary={"tails": snapshot.at_boundary["tails"]}), "states at its boundary are 0 tensors"),
+        (
+            replace(snapshot, at_boundary={"tails": snapshot.at_boundary["tails"]}),
+            "states at its boundary are 0 tensors",
+        ),
         (replace(snapshot, at_end={**snapshot.at_end, "tails": snapshot.at_end["tails"][:1]}), "are 1 tensors"),
         (replace(snapshot, digest="of another"), "of other recurrent layers than the 3 layers"),
         (replace(snapshot, boundary=250), "at 300 and at 250, which is no multiple of 64"),
@@ -376,6 +405,7 @@ def test_s003_30_half_a_snapshot_and_another_models_are_refused_and_restore_wait
 def test_a_copied_state_goes_on_in_two_ways_without_device_work(rig):
     prompt, other = rig.prompt(30), rig.prompt(31)
     rig.run((0, prompt, 128), final=False)
+    rig.run((1, other, 64), final=False)  # whose slices are given up with the copy
     operations = rig.device.counters.operations
     rig.prefill.copy_state(0, 1)
     assert rig.device.counters.operations == operations
@@ -392,18 +422,18 @@ def test_a_copied_state_goes_on_in_two_ways_without_device_work(rig):
 
 def test_s003_16_moved_sequences_take_their_states_along_and_every_address_stays(rig):
     prompts = [rig.prompt(32), rig.prompt(33)]
-    for slot, prompt in enumerate(prompts):
-        rig.run((slot, prompt, 128), final=False)
+    rig.run((0, prompts[0], 128), final=False)
+    rig.run((1, prompts[1], 64), final=False)
     live = rig.live()
     pages = np.stack([np.arange(12, 24), np.arange(12)])
     rig.prefill.prefill_forward(
-        np.stack(prompts[::-1]), pages, [192, 200], [128, 128], [0, 1], slot_remap={0: 1, 1: 0}, traced=rig.traced
+        np.stack(prompts[::-1]), pages, [192, 200], [64, 128], [0, 1], slot_remap={0: 1, 1: 0}, traced=rig.traced
     )
-    rig.assert_slot(0, prompts[1], 192, 128)
+    rig.assert_slot(0, prompts[1], 192, 64)
     rig.assert_slot(1, prompts[0], 200, 128)
     rig.run((2, prompts[0], 20), slot_remap={0: 3})
     assert rig.prefill.positions(0) is None
-    rig.assert_slot(3, prompts[1], 192, 128)
+    rig.assert_slot(3, prompts[1], 192, 64)
     assert rig.live() == live
     with pytest.raises(errors.StateSlotError, match=f"slot {SLOTS} is not one of"):
         rig.run((2, prompts[0], 20), slot_remap={0: SLOTS})

@@ -1,0 +1,1 @@
+"""Prefill modules written by codegen: one folder for each model, one file for each target."""
