@@ -31,7 +31,9 @@ def delta_rules() -> Iterator[Comparison]:
         }
         if not flat:
             inputs |= {name: Value(_unit(inputs[name].values)) for name in "qk"}
-        shaped = {name: value._replace(values=value.values.flatten(2)) for name, value in inputs.items() if name in "qkv"}
+        shaped = {
+            name: value._replace(values=value.values.flatten(2)) for name, value in inputs.items() if name in "qkv"
+        }
         yield Comparison(
             "transformer.chunk_gated_delta_rule",
             inputs | shaped if flat else inputs,
@@ -250,7 +252,9 @@ def batched_matrices() -> Iterator[Comparison]:
             yield Comparison(
                 "matmul",
                 inputs,
-                lambda t, a, b, turned=turned, dtype=dtype: t.matmul(a, b, dtype=getattr(t, dtype), **turned, **_reused(t)),
+                lambda t, a, b, turned=turned, dtype=dtype: t.matmul(
+                    a, b, dtype=getattr(t, dtype), **turned, **_reused(t)
+                ),
                 lambda golden, a, b, turned=turned: golden(a, b, **turned),
                 SUMMED,
             )

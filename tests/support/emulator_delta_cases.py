@@ -30,7 +30,10 @@ def constant(name: str, chunk: int = 32) -> tuple[int, ...]:
     if name == "masks":
         quadrants = ((0, 0), (1, 1), (1, 0))
         return tuple(
-            int((row // 16, column // 16) == quadrant) for row in range(32) for quadrant in quadrants for column in range(32)
+            int((row // 16, column // 16) == quadrant)
+            for row in range(32)
+            for quadrant in quadrants
+            for column in range(32)
         )
     rule = {"eye": lambda i, j: i == j, "tril": lambda i, j: i >= j, "ones": lambda i, j: True}[name]
     return tuple(int(rule(i, j)) for i in side for j in side)

@@ -173,7 +173,9 @@ BATCHED_CASES: dict[str, Case] = {
     "batched, all on a core": batched(per_core_M=16),
     "batched, all and more on a core": batched(per_core_M=32),
     "batched, three of five on a core": batched(a=(1, 5, 32, 64), b=(1, 5, 64, 64), per_core_M=3),
-    "batched, subblock of two matrices": batched(a=(1, 6, 32, 64), b=(1, 6, 64, 64), out_subblock_h=2, out_subblock_w=1),
+    "batched, subblock of two matrices": batched(
+        a=(1, 6, 32, 64), b=(1, 6, 64, 64), out_subblock_h=2, out_subblock_w=1
+    ),
     "batched, three tiles of two": batched(per_core_M=3),
     "batched, two tiles of three": batched(a=(1, 8, 96, 64)),
     "batched, six tiles of three": batched(a=(1, 8, 96, 64), per_core_M=6),

@@ -74,9 +74,7 @@ def delta_rule(draw: Draw) -> Call:
         "chunk_size": chunk,
         "output_head_major": draw.mostly(True, False, often=0.96),
         "program_config": draw.mostly(Made(PHASED, {}), None, often=0.97),
-        **_compute(
-            draw, math_fidelity=Attribute("MathFidelity.HiFi4"), math_approx_mode=False, fp32_dest_acc_en=True
-        ),
+        **_compute(draw, math_fidelity=Attribute("MathFidelity.HiFi4"), math_approx_mode=False, fp32_dest_acc_en=True),
         **draw.memory(),
     }
     for name in CONSTANTS:
@@ -94,7 +92,10 @@ def convolution(draw: Draw) -> Call:
     history = Operand((1, 3, channels), BF16, ROW_MAJOR, _place(draw))
     arguments: dict[str, Any] = {
         "input": Operand(
-            (1, tokens, channels + draw.choice((offset, 64))), BF16, draw.mostly(TILE, ROW_MAJOR, often=0.95), _place(draw)
+            (1, tokens, channels + draw.choice((offset, 64))),
+            BF16,
+            draw.mostly(TILE, ROW_MAJOR, often=0.95),
+            _place(draw),
         ),
         "history": history,
         **{f"tap{index}": Operand(row, BF16, TILE, _place(draw)) for index in range(4)},
@@ -224,7 +225,9 @@ def softplus(draw: Draw) -> Call:
 
 
 def _reused(draw: Draw, rows: int, inner: int, columns: int) -> Made:
-    own = draw.mostly(draw.choice([size for size in range(1, rows + 1) if rows % size == 0]), 2 * rows, rows + 1, often=0.8)
+    own = draw.mostly(
+        draw.choice([size for size in range(1, rows + 1) if rows % size == 0]), 2 * rows, rows + 1, often=0.8
+    )
     width = draw.mostly(columns, columns + 1, 1, often=0.93)
     fields = {
         "compute_with_storage_grid_size": draw.mostly((8, 8), (2, 2), (9, 8), (11, 10), (0, 1), often=0.8),
@@ -307,7 +310,8 @@ def _delta_disagrees(call: Call) -> bool:
 def _odd_constants(call: Call) -> bool:
     chunk = call["chunk_size"]
     return any(
-        isinstance(call[name], Operand) and call[name].shape != ((1, 1, 32, 96) if name == "masks" else (1, 1, chunk, chunk))
+        isinstance(call[name], Operand)
+        and call[name].shape != ((1, 1, 32, 96) if name == "masks" else (1, 1, chunk, chunk))
         for name in CONSTANTS
     )
 
@@ -364,7 +368,9 @@ STRICTER = {
         "the library makes what is missing or chooses a program by a cost of its own", (DELTA,), _delta_without_parts
     ),
     "delta rules that cast": Rule("emitted modules state the types", (DELTA,), _delta_casts),
-    "delta inputs that disagree": Rule("the library does not look, and reads what is not there", (DELTA,), _delta_disagrees),
+    "delta inputs that disagree": Rule(
+        "the library does not look, and reads what is not there", (DELTA,), _delta_disagrees
+    ),
     "constants of other shapes": Rule("the kernel reads one tile or four", (DELTA,), _odd_constants),
     "chunks that are not whole": Rule(
         "emitted modules have whole chunks",
@@ -407,7 +413,9 @@ STRICTER = {
     "permutations of rows and other types": Rule(
         "emitted modules do not use it",
         ("permute",),
-        lambda call: tensor_is(call, "input_tensor", lambda one: one.layout == ROW_MAJOR or one.dtype not in (BF16, F32)),
+        lambda call: tensor_is(
+            call, "input_tensor", lambda one: one.layout == ROW_MAJOR or one.dtype not in (BF16, F32)
+        ),
     ),
     "dimensions named twice": Rule("the library repeats one and drops another", ("permute",), _dimension_twice),
     "slopes of zero and below": Rule(

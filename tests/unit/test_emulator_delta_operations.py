@@ -96,7 +96,12 @@ def test_buffers_of_the_convolution_are_those_of_the_library(chunk: int, float32
 def test_the_gated_norm_moves_heads_behind_tokens(device: ttnn.Device) -> None:
     x, gate, weight = drawn(6, 32, 64, seed=1), drawn(2, 32, 192, seed=2), drawn(64, seed=3)
     found = ttnn.experimental.kda.sigmoid_gated_rms_norm(
-        tiles(device, x, ttnn.float32), tiles(device, gate), tiles(device, weight), 3, epsilon=1e-6, output_dtype=ttnn.float32
+        tiles(device, x, ttnn.float32),
+        tiles(device, gate),
+        tiles(device, weight),
+        3,
+        epsilon=1e-6,
+        output_dtype=ttnn.float32,
     )
     held = [ttnn.to_torch(tiles(device, values)).float() for values in (gate, weight)]
     for row in range(2):
@@ -126,7 +131,9 @@ def test_buffers_of_the_norm_are_those_of_the_library(dim: int, dtype: Any, outp
 
 
 def test_a_copy_writes_over_the_second_and_returns_it(device: ttnn.Device) -> None:
-    source, target = tiles(device, drawn(1, 2, 32, 32), ttnn.float32), tiles(device, drawn(1, 2, 32, 32, seed=1), ttnn.float32)
+    source, target = tiles(device, drawn(1, 2, 32, 32), ttnn.float32), tiles(
+        device, drawn(1, 2, 32, 32, seed=1), ttnn.float32
+    )
     address, returned = target.buffer_address(), ttnn.copy(source, target)
     assert returned.buffer_address() == address and torch.equal(bits(target), bits(source))
     live = len(device.live_tensors())
@@ -233,7 +240,12 @@ def test_an_order_that_is_none_is_refused(device: ttnn.Device, dims: tuple[int, 
 
 def batched(device: ttnn.Device, a: torch.Tensor, b: torch.Tensor, **options: Any) -> ttnn.Tensor:
     program = ttnn.MatmulMultiCoreReuseProgramConfig(
-        compute_with_storage_grid_size=(8, 8), in0_block_w=1, out_subblock_h=1, out_subblock_w=1, per_core_M=2, per_core_N=1
+        compute_with_storage_grid_size=(8, 8),
+        in0_block_w=1,
+        out_subblock_h=1,
+        out_subblock_w=1,
+        per_core_M=2,
+        per_core_N=1,
     )
     return ttnn.matmul(
         tiles(device, a, ttnn.float32),

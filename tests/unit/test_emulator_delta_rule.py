@@ -27,11 +27,18 @@ def relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
 
 def constants(device: ttnn.Device, chunk: int = 32) -> dict[str, ttnn.Tensor]:
     ones = torch.ones(1, 1, chunk, chunk)
-    values = {"eye": torch.eye(chunk)[None, None], "tril": ones.tril(), "ones": ones, "masks": operation.quadrant_masks()}
+    values = {
+        "eye": torch.eye(chunk)[None, None],
+        "tril": ones.tril(),
+        "ones": ones,
+        "masks": operation.quadrant_masks(),
+    }
     return {name: tiles(device, value, ttnn.float32) for name, value in values.items()}
 
 
-def run(device: ttnn.Device, drawn: Drawn, state: ttnn.Tensor | None = None, flat: bool = True, **changes: Any) -> tuple:
+def run(
+    device: ttnn.Device, drawn: Drawn, state: ttnn.Tensor | None = None, flat: bool = True, **changes: Any
+) -> tuple:
     """The operation on a device: raw inputs of three dimensions, or of four."""
 
     def shaped(values: torch.Tensor) -> torch.Tensor:
@@ -252,12 +259,14 @@ def test_the_memory_between_its_phases_counts_while_it_runs_and_is_given_back() 
     device = open_checked()
     drawn = draw(15, tokens=64)
     run(device, drawn)
+    (made,) = [plan for key, plan in device.programs.items() if key[0] == "chunk_gated_delta_rule"]
     before = device.memory_view()
     device.reset_peak()
     run(device, drawn)
     after = device.memory_view()
     grown = after.peak_bytes_allocated_per_bank - before.total_bytes_allocated_per_bank
     between = 4 * (64 // 32) * 7 * 32 * 32 * 4  # seven tiles of every chunk of every head
+    assert sum(spec.pages * spec.page_bytes for spec in made.scratch) == between
     assert grown * after.num_banks > between
     assert after.total_bytes_allocated_per_bank == before.total_bytes_allocated_per_bank
 
@@ -295,7 +304,9 @@ def test_a_recorded_layer_carries_its_state_from_replay_to_replay() -> None:
     pieces = [draw(20 + index, tokens=32) for index in range(3)]
     width = 3 * 2 * 32 + 2 * 32  # q and k of two heads, v of four
     mixed = [torch.randn(1, 32, width, generator=torch.Generator().manual_seed(30 + index)) for index in range(3)]
-    taps = [tiles(device, torch.randn(1, 1, 1, width, generator=torch.Generator().manual_seed(index))) for index in range(4)]
+    taps = [
+        tiles(device, torch.randn(1, 1, 1, width, generator=torch.Generator().manual_seed(index))) for index in range(4)
+    ]
     fixed = constants(device)
     start = rows(device, torch.zeros(1), ttnn.uint32)
 

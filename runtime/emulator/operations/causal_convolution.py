@@ -37,7 +37,9 @@ def _plan(device: Device, x: TensorSpec, history: TensorSpec, *rest) -> Plan:
     )
     for name, spec, dtype, layout in named:
         require(
-            spec.dtype is dtype and spec.layout is layout, NAME, f"{name} must be {dtype.name} {layout.name}, got {spec!r}"
+            spec.dtype is dtype and spec.layout is layout,
+            NAME,
+            f"{name} must be {dtype.name} {layout.name}, got {spec!r}",
         )
     require(
         all(width > 0 and width % TILE == 0 for width in widths),
@@ -54,7 +56,9 @@ def _plan(device: Device, x: TensorSpec, history: TensorSpec, *rest) -> Plan:
     require(tokens % TILE == 0, NAME, f"{tokens} tokens must be a multiple of {TILE}")
     require(offset % TILE == 0, NAME, f"input_column_offset must be whole tiles, got {offset}")
     require(
-        history.shape == (1, HISTORY, channels), NAME, f"the history must be [1, {HISTORY}, {channels}], got {history!r}"
+        history.shape == (1, HISTORY, channels),
+        NAME,
+        f"the history must be [1, {HISTORY}, {channels}], got {history!r}",
     )
     require(carry is history, NAME, f"predecessor_carry must be like the history, got {carry!r} and {history!r}")
     for index, tap in enumerate(taps):

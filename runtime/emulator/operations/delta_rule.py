@@ -58,7 +58,9 @@ def _plan(device: Device, *rest: Any) -> Plan:
     for name, size in (("key_dim", key_dim), ("value_dim", value_dim)):
         require(size % TILE == 0, NAME, f"{name} must be a multiple of {TILE}, got {size}")
     for name, spec in zip(NAMES[:3], specs):
-        require(spec.dtype is DataType.BFLOAT16, NAME, f"{name} must be BFLOAT16 (casts are not modelled), got {spec!r}")
+        require(
+            spec.dtype is DataType.BFLOAT16, NAME, f"{name} must be BFLOAT16 (casts are not modelled), got {spec!r}"
+        )
     for name, spec in (("g", g), ("beta", beta)):
         require(spec.dtype in GATES, NAME, f"{name} must be FLOAT32 or BFLOAT16, got {spec!r}")
     require(state.dtype is DataType.FLOAT32, NAME, f"initial_state must be FLOAT32, got {state!r}")
@@ -150,7 +152,9 @@ def buffer_bytes(grid: tuple[int, int], heads: int, chunk: int, key_dim: int, va
     return max(prepare, scan)
 
 
-def _between_phases(chunks: int, chunk: int, key_dim: int, value_dim: int, place: MemoryConfig) -> tuple[TensorSpec, ...]:
+def _between_phases(
+    chunks: int, chunk: int, key_dim: int, value_dim: int, place: MemoryConfig
+) -> tuple[TensorSpec, ...]:
     """What the first phase leaves of every chunk of every head for the second, in float32."""
     sizes = (
         (chunk, value_dim),

@@ -127,13 +127,18 @@ def scanned(parts: Chunks, state: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
 
 
 def delta_rule(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor, beta: torch.Tensor, state: torch.Tensor, chunk: int
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    g: torch.Tensor,
+    beta: torch.Tensor,
+    state: torch.Tensor,
+    chunk: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Normalised q, k [batch, tokens, key heads, key_dim], v [batch, tokens, value heads, value_dim], g, beta [batch, tokens,
     value heads] and a state [batch, value heads, key_dim, value_dim] -> [batch * value heads, tokens, value_dim] and the state
     behind the tokens, which are whole chunks.
     """
-
 
     def in_chunks(values: torch.Tensor) -> torch.Tensor:
         return values.unflatten(1, (-1, chunk)).transpose(2, 3).contiguous()

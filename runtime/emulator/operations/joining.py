@@ -19,7 +19,9 @@ from .experts import rounding_of
 
 def _plan_copy(device: Device, source: TensorSpec, target: TensorSpec) -> Plan:
     require(
-        source.shape == target.shape, "copy", f"both must have one shape, got {list(source.shape)} and {list(target.shape)}"
+        source.shape == target.shape,
+        "copy",
+        f"both must have one shape, got {list(source.shape)} and {list(target.shape)}",
     )
     require(source.layout is target.layout, "copy", f"both must have one layout, got {source!r} and {target!r}")
     require(

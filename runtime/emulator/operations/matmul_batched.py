@@ -39,12 +39,16 @@ def _plan(device: Device, a: TensorSpec, b: TensorSpec, *attributes: Any) -> Pla
     require(
         inner == height, NAME, f"the width of the first input must be the height of the second: {inner} and {height}"
     )
-    output = tensor_spec((*a.shape[:-2], rows, columns), dtype or a.dtype, Layout.TILE, memory_config or DRAM_MEMORY_CONFIG)
+    output = tensor_spec(
+        (*a.shape[:-2], rows, columns), dtype or a.dtype, Layout.TILE, memory_config or DRAM_MEMORY_CONFIG
+    )
     require(output.is_float, NAME, f"the output must be floats, got {output.dtype.name}")
     if program is None:
         return Plan((output,))
     require(compute is not None, NAME, "a program needs its compute_kernel_config stated with it")
-    return Plan((output,), l1_bytes=check_reuse_program(device, NAME, a, b, output, program, compute, inner, transpose_a))
+    return Plan(
+        (output,), l1_bytes=check_reuse_program(device, NAME, a, b, output, program, compute, inner, transpose_a)
+    )
 
 
 @checked

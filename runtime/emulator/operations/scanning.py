@@ -34,7 +34,9 @@ def _plan_cumsum(device: Device, source: TensorSpec, dim, dtype, memory_config) 
 
 
 @checked
-def cumsum(input: Tensor, dim: int, *, dtype: DataType | None = None, memory_config: MemoryConfig | None = None) -> Tensor:
+def cumsum(
+    input: Tensor, dim: int, *, dtype: DataType | None = None, memory_config: MemoryConfig | None = None
+) -> Tensor:
     """Sums of each value and all before it along a dimension, in the output's type."""
     rank = len(input.spec.shape)
     require(-rank <= dim < rank, "cumsum", f"dimension {dim} is outside rank {rank}")
