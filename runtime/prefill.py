@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from time import perf_counter_ns
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -29,6 +30,7 @@ from runtime.results import Collected, PendingReads, check_output, collect
 from runtime.sampling import carry, resolve
 from runtime.slices import SliceCursors
 from runtime.snapshots import StateSnapshot, put_back, take
+from runtime.states import States
 from runtime.stats import PLAN, Snapshot
 from runtime.tables import Shape, rotary_switch, state_slots
 from runtime.traced import Traced
@@ -65,7 +67,7 @@ class Prefill:
         self._planner = Planner(module)
         self._eager = Eager(self._bindings)
         self._traced = Traced(self._bindings)
-        self._slots = StateSlots(state_slots(module), self.reset)
+        self._slots = StateSlots(state_slots(module), partial(_reset, self._cursors, self._states))
         self._pending = PendingReads()
         self._running = False
 
@@ -229,8 +231,7 @@ class Prefill:
 
     def reset(self, slot: int) -> None:
         """Forget how far a slot's prompt has come, also after a slice of it failed, and its recurrent state."""
-        self._cursors.reset(slot)
-        self._states.forget(slot)
+        _reset(self._cursors, self._states, slot)
 
     def positions(self, slot: int) -> tuple[int, int] | None:
         """The two positions whose recurrent state a slot holds, (end, boundary), or None where it holds none."""
@@ -315,6 +316,12 @@ class Prefill:
     def _refuse_open_run(self) -> None:
         if self._running:
             raise ReentrantCall("a run is still open; exhaust or close its iterator before the next call")
+
+
+def _reset(cursors: SliceCursors, states: States, slot: int) -> None:
+    """No method, so that leases, which call it, keep no runtime and its traces alive."""
+    cursors.reset(slot)
+    states.forget(slot)
 
 
 class _Exclusive:
