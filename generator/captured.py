@@ -13,6 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from generator import recurrences
 from generator.attentions import Attention, attention_cycles
 from generator.cost import Work, time_of
 from generator.experts import expected_tiles, expert_bytes, expert_cycles, scatter_cycles
@@ -28,6 +29,8 @@ _MINIMAL = re.compile(r"minimal (\d+)x(\d+) blocks (\d+)x(\d+)x(\d+) sub (\d+)x(
 _CHUNKS = re.compile(r"chunks q(\d+) k(\d+) on (\d+)x(\d+)")
 MATMULS = ("ttnn.linear", "ttnn.experimental.minimal_matmul", "ttnn.experimental.dit_minimal_matmul_addcmul_fused")
 EXPERTS = "ttnn.experimental.deepseek_prefill.moe_fused_swiglu"
+
+DELTA_RULE = ("ChunkGdnPrepOperation", "ChunkGdnScanOperation")
 
 Call = Mapping[str, Any]
 
@@ -96,6 +99,8 @@ def _work(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tuple[Wor
         return _attention(call, shape, resolved)
     if call["call"] == EXPERTS:
         return _experts(shape, resolved)
+    if call["operation"] in DELTA_RULE:
+        return _delta_rule(call, shape, resolved)
     operands = [*call["inputs"], *call["outputs"]]
     if call["call"] == "ttnn.scatter":
         target, index = (operand["shape"] for operand in call["inputs"][:2])
@@ -104,6 +109,10 @@ def _work(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tuple[Wor
     if call["operation"].startswith("PagedFillCache"):  # reads the tokens, writes as many into the cache it was given
         source = call["inputs"][1]
         operands = [source, {**source, "buffer": "DRAM"}]
+    elif call["operation"].startswith("Slice"):  # reads no more than it returns
+        operands = [call["outputs"][0], {**call["outputs"][0], "buffer": call["inputs"][0]["buffer"]}]
+    elif call["operation"].startswith("Copy"):  # writes into what it was given
+        operands = [call["inputs"][0], call["outputs"][0]]
     elif call["operation"].startswith("Embeddings"):  # reads the rows that it returns and not the whole table
         operands = [call["inputs"][0], call["outputs"][0], {**call["outputs"][0], "buffer": "DRAM"}]
     moved = sum(operand["bytes"] for operand in operands)
@@ -121,6 +130,19 @@ def _experts(shape: Mapping[str, Any], resolved: Resolved) -> tuple[Work, Ideal]
     flops = 6 * tokens * mixture.per_token * resolved.hidden * mixture.intermediate / chosen.parts
     rate = resolved.board.rates.peak_flops[fidelity(resolved.dtypes.experts).lower()]
     return Work(weights + moved, cycles=cycles), Ideal(weights, flops / rate)
+
+
+def _delta_rule(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tuple[Work, Ideal]:
+    """One of the operation's two programs, by the heads that its outputs have; products of the rule are no ideal's, since it
+    could be run otherwise.
+    """
+    net, moved = resolved.gated_delta_net, _in_dram([*call["inputs"], *call["outputs"]])
+    dims, chunks = (net.key_dim, net.value_dim), shape["tokens"] // TILE
+    heads = call["outputs"][0]["shape"][0]
+    if call["operation"] == DELTA_RULE[0]:
+        return Work(moved, cycles=-(-heads * chunks // resolved.board.cores) * recurrences.prepare_cycles(*dims)), Ideal()
+    parts = recurrences.value_parts(resolved.board.grid, heads, net.value_dim)
+    return Work(moved, cycles=chunks * recurrences.scan_cycles(*dims) / parts), Ideal()
 
 
 def _in_dram(operands: Iterable[Mapping[str, Any]]) -> int:

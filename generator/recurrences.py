@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from generator.matmuls import SUBBLOCK_TILES
-from generator.tiles import tiles
+from math import gcd
+
+from generator.matmuls import FIDELITY_PASSES, PRODUCT_CYCLES, SUBBLOCK_TILES
+from generator.tiles import TILE, TILE_BYTES, tiles
 
 UNIT_EPSILON = 1e-6  # added to the sum of squares of a query or key head
+WIDEST_CHANNEL_CHUNK = 256  # channels that a core convolves at a time: a power of two
+CHANNEL_GROUP = 4  # of its tiles, as many as half the destination registers hold in float32
 CHUNKS = {"operation": 32, "matmuls": 64}  # tokens at a time; the operation takes raw heads in no other
 ALONE, WAVE, ROWS, MATMULS = "alone", "wave", "rows", "matmuls"  # what a module states of its passes, by their rows
 
@@ -49,3 +53,55 @@ def subblock(rows: int, columns: int) -> tuple[int, int]:
         if rows % height == 0 and columns % width == 0
     ]
     return max(sides, key=lambda side: (side[0] * side[1], side[1]))
+
+
+# Buffers of one core, as graphs of mock devices state them at many sizes; none depends on the tokens of a pass.
+
+
+def channel_chunk(width: int) -> int:
+    """Channels that a core convolves at a time."""
+    return gcd(width, WIDEST_CHANNEL_CHUNK)
+
+
+def convolution_bytes(width: int) -> int:
+    """Of the convolution over so many channels."""
+    chunk = channel_chunk(width) // TILE
+    return 2304 + 20480 * gcd(chunk, CHANNEL_GROUP) + 22208 * chunk
+
+
+def gated_norm_bytes(value_dim: int) -> int:
+    """Of the gated norm from float32 to bfloat16."""
+    return 14336 + tiles(value_dim) * (2 * TILE_BYTES["float32"] + 2 * TILE_BYTES["bfloat16"] + 14336)
+
+
+def prepare_bytes(key_dim: int, value_dim: int) -> int:
+    """Of the first program of the operation, which works on chunks by themselves."""
+    return TILE_BYTES["float32"] * (27 + 11 * tiles(key_dim)) + 10240 * tiles(value_dim)
+
+
+def value_parts(grid: tuple[int, int], heads: int, value_dim: int) -> int:
+    """Cores to each head in the second program: as many parts of its values as lie side by side for every head."""
+    columns, rows = grid
+    values = tiles(value_dim)
+    fitting = [part for part in range(2, values + 1) if values % part == 0 and columns // part * rows >= heads]
+    return max(fitting, default=1)
+
+
+def scan_bytes(key_dim: int, value_dim: int, parts: int) -> int:
+    """Of the second program, in which chunks meet the state one after another."""
+    width = tiles(value_dim) // parts
+    return TILE_BYTES["float32"] * ((3 + 4 * width) * tiles(key_dim) + 4 + 5 * width)
+
+
+# Cycles at the one fidelity that the operation has. Unverified: products alone, doubled for what is done value by value.
+
+
+def prepare_cycles(key_dim: int, value_dim: int) -> float:
+    """Of one chunk: keys against keys and queries, and the inverse by its quadrants."""
+    return 2 * (2 * tiles(key_dim) + 8) * PRODUCT_CYCLES * FIDELITY_PASSES["HiFi4"]
+
+
+def scan_cycles(key_dim: int, value_dim: int) -> float:
+    """Of one chunk of all values of a head: the state read by keys and by queries, and written; new values made and met."""
+    keys, values = tiles(key_dim), tiles(value_dim)
+    return 2 * (3 * keys * values + 2 * values) * PRODUCT_CYCLES * FIDELITY_PASSES["HiFi4"]

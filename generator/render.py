@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from generator.kinds import experts
 from generator.kinds.rows import LAYER, WeightRow, routed_tokens
 from generator.matmuls import fidelity
 from generator.placement import choose_programs
-from generator.recurrences import UNIT_EPSILON, products, route
+from generator.recurrences import UNIT_EPSILON, channel_chunk, products, route
 from generator.shapes import SAMPLING, PassShape, window_pages
 from generator.source_map import mark
 from generator.steps import PLACES
@@ -24,7 +23,6 @@ from generator.steps import PLACES
 MANY_WEIGHTS = 12  # of a layer: beyond, rows that leave out what all share keep the module short
 FACTORS_OF_A_LINE = 5  # numbers of seventeen digits
 KINDS_OF_A_LINE = 8
-WIDEST_CHANNEL_CHUNK = 256  # channels that a core convolves at a time: a power of two
 AFTER_LAYER: tuple[str, ...] = ()  # statements after each layer's output: capture, steering, deepstack
 
 
@@ -159,7 +157,7 @@ def _recurrence(resolved: Resolved, shapes: tuple[PassShape, ...]) -> dict[str, 
         "recurrence": {count: route(net.form, count, net.value_heads, resolved.board.cores) for count in rows},
         "products": products(net.chunk, net.key_dim, net.value_dim),
         "unit_epsilon": UNIT_EPSILON / net.key_dim,
-        "channel_chunk": gcd(net.convolution_width, WIDEST_CHANNEL_CHUNK),
+        "channel_chunk": channel_chunk(net.convolution_width),
     }
 
 

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from generator.shapes import PassShape
 
 WIDE, NARROW = TILE_BYTES["float32"], TILE_BYTES["bfloat16"]
-ELEMENTWISE = 6  # tiles that an operation on two tensors buffers
-JOININGS = (2, 4, 8, 16, 32)  # blocks that are joined by products
+MIXED = 2 * WIDE + 2 * NARROW + 2 * WIDE  # buffers of an operation on float32 and bfloat16 tiles: two of each and of what is made
+REPEATED = 8 * WIDE  # of one on float32 tiles that repeats a row of the second
+TAIL_PICK = 512  # bytes for indices beside two rows
+JOININGS = (2, 4, 8, 16, 32)  # blocks of a chunk that products join
 
 
 def steps(
@@ -30,27 +32,38 @@ def steps(
     yield first
     mixed = Tensor("mixed", size.rows * width, size.activation)
     gate = Tensor("output_gate", size.rows * values, size.activation)
-    decay, update = (Tensor(name, size.rows * heads, "float32") for name in ("decay", "update"))
+    valid = Tensor("valid", size.rows * heads, "bfloat16")
+
+    def rate(name: str) -> Tensor:
+        return Tensor(name, size.rows * heads, "float32")
+
+    decay, update, shifted, soft, logarithm, decays, updates = map(
+        rate, ("decay", "update", "shifted", "soft", "logarithm", "decays", "updates")
+    )
     weight_bytes = size.hidden * TILE_BYTES[resolved.dtypes.weights]
     yield Step("mixed", (normed,), (mixed,), (), width * weight_bytes, role="mixed")
     yield Step("output_gate", (normed,), (gate,), (), values * weight_bytes, role="output_gate")
     yield Step("rates", (normed,), (decay,), (), size.hidden * heads * NARROW, role="rates")
     yield Step("rates", (normed,), (update,), (normed,), size.hidden * heads * NARROW, role="rates")
-    for operation, rates in (("add", decay), ("softplus", decay), ("mul", decay), ("mul", decay), ("mul", update)):
-        yield Step(operation, (rates,), (), (), 0, ELEMENTWISE * WIDE, rates.tiles)
+    row, units = heads * WIDE, decay.tiles
+    yield Step("add", (decay,), (shifted,), (decay,), row, REPEATED, units)
+    yield Step("softplus", (shifted,), (soft,), (shifted,), 0, 4 * WIDE, units)
+    yield Step("mul", (soft,), (logarithm,), (soft,), row, REPEATED, units)
+    yield Step("mul", (logarithm, valid), (decays,), (logarithm,), 0, MIXED, units)
+    yield Step("mul", (update, valid), (updates,), (update,), 0, MIXED + WIDE, units)
     parts = tuple(Tensor(name, size.rows * count, size.activation) for name, count in _parts(net))
     yield from _convolution(net, shape, mixed, parts)
     given = Tensor("given", size.rows * values, "float32")
     if net.form == "operation":
-        yield from _operation(resolved, net, shape, parts, (decay, update), given)
+        yield from _operation(resolved, net, shape, parts, (decays, updates), given)
     else:
-        yield from _matmuls(net, shape, parts, (decay, update), given)
-    kept = Tensor("kept", size.rows * values, size.activation)
-    buffers = tiles(net.value_dim) * (2 * WIDE + 6 * NARROW) + 4 * WIDE
+        yield from _matmuls(net, shape, parts, (decays, updates), given)
+    kept, silenced = (Tensor(name, size.rows * values, size.activation) for name in ("kept", "silenced"))
+    buffers = recurrences.gated_norm_bytes(net.value_dim)
     units = size.rows * net.value_heads
-    yield Step("sigmoid_gated_rms_norm", (given, gate), (kept,), (given,), buffer_bytes=buffers, units=units)
-    silenced = Tensor("silenced", kept.tiles, size.activation)
-    yield Step("mul", (kept, gate), (silenced,), (kept, gate), buffer_bytes=ELEMENTWISE * NARROW, units=kept.tiles)
+    norm_bytes = tiles(net.value_dim) * NARROW
+    yield Step("sigmoid_gated_rms_norm", (given, gate), (kept,), (given,), norm_bytes, buffers, units)
+    yield Step("mul", (kept, gate), (silenced,), (kept, gate), 0, 6 * NARROW, kept.tiles)
     yield from half_layer_end(resolved, size, "delta_output", silenced, values * size.hidden, hidden, summed)
 
 
@@ -59,28 +72,34 @@ def _parts(net: GatedDeltaNet) -> tuple[tuple[str, int], ...]:
     return ("query", keys), ("key", keys), ("value", tiles(net.value_width))
 
 
+def _of_rows(part: Tensor, rows: int) -> tuple[Tensor, ...]:
+    """What each row has of a tensor of all rows."""
+    return tuple(Tensor(f"{part.name}_{row}", part.tiles // rows, part.dtype) for row in range(rows))
+
+
 def _convolution(net: GatedDeltaNet, shape: PassShape, mixed: Tensor, parts: tuple[Tensor, ...]) -> Iterator[Step]:
-    """Row by row; then the last tokens of each row become its tail."""
-    row_bytes = net.convolution_width * 2
-    row_tiles = mixed.tiles // shape.rows
-    for row in range(shape.rows):
-        own = mixed
-        if shape.rows > 1:
-            own = Tensor("own", row_tiles, mixed.dtype)
-            yield Step("slice", (own,), (own,), (), 0, 2 * NARROW, row_tiles)
-        made = tuple(Tensor(f"{part.name}_{row}", part.tiles // shape.rows, part.dtype) for part in parts)
-        buffers = 64 * NARROW
-        frees = (own,) if shape.rows > 1 else ()
-        yield Step("qkv_causal_conv1d_silu", (own,), made, frees, 3 * row_bytes, buffers, row_tiles)
+    """Row by row; then the last tokens of each row become its tail, a few rows of all channels each."""
+    row_bytes, tail = net.convolution_width * 2, net.kernel - 1
+    several = shape.rows > 1
+    taps = net.kernel * tiles(net.convolution_width) * NARROW
+    for own, *made in zip(_of_rows(mixed, shape.rows), *(_of_rows(part, shape.rows) for part in parts)):
+        if several:
+            yield Step("slice", (own,), (own,), (), 0, 2 * NARROW + 12, own.tiles)
+        buffers = recurrences.convolution_bytes(net.convolution_width)
+        reads = (own,) if several else (mixed,)
+        table_bytes = 2 * tail * row_bytes + taps
+        yield Step("qkv_causal_conv1d_silu", reads, tuple(made), reads if several else (), table_bytes, buffers, own.tiles)
     rows = Tensor("mixed_rows", mixed.tiles, mixed.dtype)
-    yield Step("to_layout", (mixed,), (rows,), (mixed,), 0, 2 * row_bytes, shape.token_tiles)
-    for operation in ("embedding", "concat", "embedding"):
-        frees = (rows,) if operation == "concat" else ()
-        yield Step(operation, (), (), frees, 6 * shape.rows * row_bytes, 2 * row_bytes, 6 * shape.rows)
+    yield Step("untilize", (mixed,), (rows,), (), 0, tiles(net.convolution_width) * NARROW, shape.token_tiles)
+    picked = tail * shape.rows * row_bytes
+    index_bytes = 4 * tail * shape.rows
+    yield Step("embedding", (), (), (rows, mixed), 2 * picked + index_bytes, row_bytes + TAIL_PICK, tail * shape.rows)
+    yield Step("concat", (), (), (), 4 * picked, 2 * row_bytes, 2 * tail * shape.rows)
+    yield Step("embedding", (), (), (), 2 * picked + index_bytes, row_bytes + TAIL_PICK, tail * shape.rows)
     for _ in range(shape.rows):
-        if shape.rows > 1:
-            yield Step("slice", (), (), (), 6 * row_bytes, 2 * row_bytes)
-        yield Step("copy", (), (), (), 6 * row_bytes, 2 * row_bytes)
+        if several:
+            yield Step("slice", (), (), (), 2 * tail * row_bytes, 2 * row_bytes + 12, tail)
+        yield Step("copy", (), (), (), 2 * tail * row_bytes, 2 * row_bytes, tail)
 
 
 def _operation(
@@ -92,92 +111,87 @@ def _operation(
     given: Tensor,
 ) -> Iterator[Step]:
     """All rows at once where every head of every row has a core, else one row after another."""
-    cores = resolved.board.cores
-    at_once = recurrences.route(net.form, shape.rows, net.value_heads, cores) == recurrences.WAVE
-    state_tiles = net.value_heads * tiles(net.key_dim) * tiles(net.value_dim)
-    rows = [tuple(Tensor(f"{part.name}_{row}", part.tiles // shape.rows, part.dtype) for part in parts) for row in range(shape.rows)]
-
-    def run(reads: tuple[Tensor, ...], made: Tensor, count: int, frees: tuple[Tensor, ...]) -> Step:
-        states = 2 * count * state_tiles * WIDE
-        cycles = count * net.value_heads / min(count * net.value_heads, cores) * recurrence_cycles(net, shape.tokens)
-        return Step(
-            "chunk_gated_delta_rule", reads, (made,), frees, states, operation_bytes(net), count * net.value_heads, cycles
-        )
-
+    cores, rows = resolved.board.cores, shape.rows
+    at_once = recurrences.route(net.form, rows, net.value_heads, cores) == recurrences.WAVE
+    state = net.value_heads * tiles(net.key_dim) * tiles(net.value_dim)
+    of_rows = list(zip(*(_of_rows(part, rows) for part in parts)))
     if at_once:
         joined = []
-        for index, part in enumerate(parts):
-            whole = Tensor(f"{part.name}_rows", part.tiles, part.dtype)
-            own = tuple(row[index] for row in rows)
-            yield Step("concat", own, (whole,), own, 0, 4 * NARROW, part.tiles)
+        for part in parts:
+            own, whole = _of_rows(part, rows), Tensor(f"{part.name}_rows", part.tiles, part.dtype)
+            yield Step("concat", own, (whole,), (), 0, 2 * NARROW, part.tiles)
             joined.append(whole)
-        yield Step("concat", (), (), (), 2 * shape.rows * state_tiles * WIDE, 4 * WIDE, state_tiles)
-        yield run((*joined, *rates), given, shape.rows, (*joined, *rates))
-        for _ in range(shape.rows):
-            for operation in ("slice", "copy"):
-                yield Step(operation, (), (), (), 2 * state_tiles * WIDE, 4 * WIDE, state_tiles)
+        yield Step("concat", (), (), (), 2 * rows * state * WIDE, 2 * WIDE, rows * state)
+        apart = tuple(one for row in of_rows for one in row)
+        yield from _rule(resolved, net, shape.tokens, rows, (*joined, *rates), given, (*joined, *rates, *apart))
+        for _ in range(rows):
+            yield Step("slice", (), (), (), 2 * state * WIDE, 2 * WIDE + 16, state)
+            yield Step("copy", (), (), (), 2 * state * WIDE, 2 * WIDE, state)
         return
-    made = []
-    for row, own in enumerate(rows):
-        if shape.rows > 1:
-            for rate in rates:
-                yield Step("slice", (), (), (), rate.bytes // shape.rows, 4 * WIDE)
-        result = given if shape.rows == 1 else Tensor(f"given_{row}", given.tiles // shape.rows, given.dtype)
-        yield run(own, result, 1, (*own, *(rates if row == shape.rows - 1 else ())))
-        yield Step("copy", (), (), (), 2 * state_tiles * WIDE, 4 * WIDE, state_tiles)
-        made.append(result)
-    if shape.rows > 1:
-        yield Step("concat", tuple(made), (given,), tuple(made), 0, 4 * WIDE, given.tiles)
+    results = _of_rows(given, rows) if rows > 1 else (given,)
+    for row, (own, result) in enumerate(zip(of_rows, results)):
+        shares = tuple(_of_rows(rate, rows)[row] for rate in rates) if rows > 1 else rates
+        if rows > 1:
+            for share in shares:
+                yield Step("slice", (share,), (share,), (), 0, 2 * WIDE + 12, share.tiles)
+        frees = (*own, *(shares if rows > 1 else ()), *(rates if row == rows - 1 else ()))
+        yield from _rule(resolved, net, shape.tokens, 1, (*own, *shares), result, frees)
+        yield Step("copy", (), (), (), 2 * state * WIDE, 2 * WIDE, state)
+    if rows > 1:
+        yield Step("concat", results, (given,), results, 0, 2 * WIDE, given.tiles)
 
 
-def operation_bytes(net: GatedDeltaNet) -> int:
-    """Buffers of one core in the phased program: a chunk of every operand, the state, and their products, in float32."""
-    keys, values = tiles(net.key_dim), tiles(net.value_dim)
-    return (10 * keys + 8 * values + 2 * keys * values + 32) * WIDE
-
-
-def recurrence_cycles(net: GatedDeltaNet, tokens: int) -> float:
-    """Modelled cycles of one value head: per chunk its products in tiles, at the fidelity that the operation fixes, and as many
-    again for what is done value by value. Unverified.
-    """
-    keys, values = tiles(net.key_dim), tiles(net.value_dim)
-    products = 2 * keys + 8 + keys + values + 3 * keys * values + values
-    return 2 * products * PRODUCT_CYCLES * FIDELITY_PASSES["HiFi4"] * (tokens // TILE)
+def _rule(
+    resolved: Resolved,
+    net: GatedDeltaNet,
+    tokens: int,
+    rows: int,
+    reads: tuple[Tensor, ...],
+    made: Tensor,
+    frees: tuple[Tensor, ...],
+) -> Iterator[Step]:
+    """The two programs of the operation: chunks by themselves, over all cores, and their meeting with the states."""
+    keys, values, heads = tiles(net.key_dim), tiles(net.value_dim), rows * net.value_heads
+    count = heads * tokens // TILE
+    between = Tensor("between", count * (3 * keys + values + 3), "float32")
+    grid, cores = resolved.board.grid, resolved.board.cores
+    constants = 6 * WIDE
+    cycles = -(-count // cores) * recurrences.prepare_cycles(net.key_dim, net.value_dim)
+    buffers = recurrences.prepare_bytes(net.key_dim, net.value_dim)
+    yield Step("delta_prepare", reads, (between,), (), constants, buffers, count, cycles)
+    state = 2 * heads * keys * values * WIDE
+    cut = recurrences.value_parts(grid, heads, net.value_dim)
+    cycles = tokens // TILE * recurrences.scan_cycles(net.key_dim, net.value_dim) / cut
+    buffers = recurrences.scan_bytes(net.key_dim, net.value_dim, cut)
+    yield Step("delta_scan", (between,), (made,), (between, *frees), state, buffers, heads * cut, cycles)
 
 
 def _matmuls(
     net: GatedDeltaNet, shape: PassShape, parts: tuple[Tensor, ...], rates: tuple[Tensor, Tensor], given: Tensor
 ) -> Iterator[Step]:
-    """Row by row. Elementwise steps on the matrices of all chunks are many and alike; what lives at once is stated."""
+    """Row by row, in outline: steps on the matrices of all chunks are many and alike; what lives at once is stated."""
     chunks, tokens = net.value_heads * shape.tokens // net.chunk, tiles(net.chunk)
     square = chunks * tokens * tokens
     keys, values = chunks * tokens * tiles(net.key_dim), chunks * tokens * tiles(net.value_dim)
     state = net.value_heads * tiles(net.key_dim) * tiles(net.value_dim)
-    made = []
-    for row in range(shape.rows):
-        live = tuple(
-            Tensor(f"{name}_{row}", count, "float32")
-            for name, count in (
-                ("wide_query", keys), ("wide_key", keys), ("wide_value", values), ("between", square), ("inverted", square),
-                ("scores", square), ("kept", keys), ("queries", keys),
-            )
-        )
-        own = tuple(Tensor(f"{part.name}_{row}", part.tiles // shape.rows, part.dtype) for part in parts)
-        yield Step("typecast", own, live, own, 0, 4 * WIDE, 2 * keys + values)
-        result = given if shape.rows == 1 else Tensor(f"given_{row}", given.tiles // shape.rows, given.dtype)
+    sizes_of = {"wide_query": keys, "wide_key": keys, "wide_value": values, "between": square, "inverted": square}
+    sizes_of |= {"scores": square, "kept": keys, "queries": keys}
+    results = _of_rows(given, shape.rows) if shape.rows > 1 else (given,)
+    for row, (result, *own) in enumerate(zip(results, *(_of_rows(part, shape.rows) for part in parts))):
+        live = tuple(Tensor(f"{name}_{row}", count, "float32") for name, count in sizes_of.items())
+        yield Step("typecast", tuple(own), live, tuple(own), 0, 4 * WIDE, 2 * keys + values)
         for count, operations in ((square, 2 * len(JOININGS) + 8), (keys, 6), (values, 3)):
             for _ in range(operations):
-                yield Step("mul", (), (), (), 3 * count * WIDE, ELEMENTWISE * WIDE, count)
+                yield Step("mul", (), (), (), 3 * count * WIDE, 6 * WIDE, count)
         for role, (rows, inner, columns, *_) in recurrences.products(net.chunk, net.key_dim, net.value_dim).items():
             in_chunks = {"scores": 2, "chunk": 2 * len(JOININGS), "keys": 1, "values": 2, "read": 2, "update": 1}[role]
             products = in_chunks * chunks
             moved = products * (rows * inner + inner * columns + rows * columns) * WIDE
             cycles = products * rows * inner * columns * PRODUCT_CYCLES * FIDELITY_PASSES["HiFi4"] / net.value_heads
-            buffers = (2 * (rows * inner + inner * columns) + 2 * rows * columns) * WIDE
+            buffers = (2 * (2 * rows * inner + inner * columns) + rows * columns) * WIDE
             yield Step("matmul", (), (), (), moved, buffers, net.value_heads, cycles)
         last = row == shape.rows - 1
         yield Step("concat", live, (result,), (*live, *(rates if last else ())), 0, 4 * WIDE, result.tiles)
-        yield Step("copy", (), (), (), 2 * state * WIDE, 4 * WIDE, state)
-        made.append(result)
+        yield Step("copy", (), (), (), 2 * state * WIDE, 2 * WIDE, state)
     if shape.rows > 1:
-        yield Step("concat", tuple(made), (given,), tuple(made), 0, 4 * WIDE, given.tiles)
+        yield Step("concat", results, (given,), results, 0, 4 * WIDE, given.tiles)

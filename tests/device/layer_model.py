@@ -34,7 +34,23 @@ NAMES = {  # step of the model -> device operations that it may be
     "gate_up": {"MatmulDeviceOperation", "MinimalMatmulDeviceOperation"},
     "mul": {"BinaryNgDeviceOperation"},
     "down": {"MatmulDeviceOperation", "MinimalMatmulDeviceOperation"},
+    "attention_gate": {"MatmulDeviceOperation"},
+    "mixed": {"MatmulDeviceOperation"},
+    "output_gate": {"MatmulDeviceOperation"},
+    "rates": {"MatmulDeviceOperation"},
+    "delta_output": {"MatmulDeviceOperation", "MinimalMatmulDeviceOperation"},
+    "softplus": {"UnaryDeviceOperation"},
+    "slice": {"SliceDeviceOperation"},
+    "concat": {"ConcatDeviceOperation"},
+    "copy": {"CopyDeviceOperation"},
+    "embedding": {"EmbeddingsDeviceOperation"},
+    "untilize": {"UntilizeDeviceOperation", "UntilizeCodegenDeviceOperation"},
+    "qkv_causal_conv1d_silu": {"QkvCausalConv1dSiluOperation"},
+    "delta_prepare": {"ChunkGdnPrepOperation"},
+    "delta_scan": {"ChunkGdnScanOperation"},
+    "sigmoid_gated_rms_norm": {"SigmoidGatedRmsNormOperation"},
 }
+UNTILIZED_IN_PIECES = 64  # how often the buffers of an untilized row go into the whole row, which is what is planned
 
 
 @dataclass(frozen=True)
@@ -177,6 +193,10 @@ def allowance(layer: Layer, step: Step) -> float:
         return 1.26
     if step.operation == "attention_output" and in_block_floats:
         return 1.5
+    if step.operation == "rates":  # sums in float32 need no second buffer where that is the output's type
+        return 1.2
+    if step.operation == "untilize":
+        return UNTILIZED_IN_PIECES
     if step.operation == "rms_norm" and step.reads[0].place == "heads" and in_block_floats:
         return 1.15
     return 1.0
