@@ -15,7 +15,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import build, command_line, host_time, legality, module_import, prefill, verify_memory, workloads
+from benchmarks import build, command_line, host_time, hybrid, legality, module_import, prefill, verify_memory, workloads
 from benchmarks.measure import Figure
 
 BENCHMARKS = {
@@ -23,6 +23,7 @@ BENCHMARKS = {
     "build": build.measure,
     "import": module_import.measure,
     "prefill": prefill.measure,
+    "hybrid": hybrid.measure,
     "host-time": host_time.measure,
     "workloads": workloads.measure,
     "memory": verify_memory.measure,
