@@ -70,5 +70,8 @@ class TextModel:
     def read(self, name: str) -> torch.Tensor:
         return self._checkpoint.read(self._held[name])
 
+    def read_entry(self, name: str, index: int) -> torch.Tensor:
+        return self._checkpoint.read_entry(self._held[name], index)
+
     def where(self, name: str) -> str:
         return self._checkpoint.where(self._held.get(name, name))

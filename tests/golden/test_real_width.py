@@ -28,6 +28,8 @@ LAYERS = 2
 MODELS = {"llama_3_2_1b": 0.999, "qwen3_0_6b": 0.999, "phi_3_5_mini": 0.99, "gemma_3_1b": 0.999}
 # model: layers, experts, correlation; the widths of an expert and of a token are the published ones
 ROUTED = {"mixtral-8x7b-v0.1": (1, 3, 0.99), "gpt-oss-20b": (2, 6, 0.99)}
+# model: experts where it has them, correlation; one layer of each kind, states in float32
+HYBRID = {"qwen3.5-9b": (None, 0.999), "qwen3.5-35b-a3b": (16, 0.95)}
 LENGTHS = (33, 128, 7)  # a tile and one, a whole length, a few: 33 and 7 run as a wave with 128
 EMBEDDING = "model.embed_tokens.weight"
 PAST_A_WINDOW = 600  # of 512 tokens
@@ -84,5 +86,27 @@ def test_experts_at_real_width_agree_with_the_reference(model: str, report: Call
 
     stored = data["target"]["p150"]["dtypes"]["experts"]
     report(f"real width, {model}: correlation {min(correlations):.5f} with experts in {stored}")
+    assert min(correlations) >= limit
+    assert torch.isfinite(found).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", HYBRID)
+def test_recurrent_layers_at_real_width_agree_with_the_reference(model: str, report: Callable[[str], None]) -> None:
+    """A layer of linear attention and one of gated full attention, with few tokens of vocabulary and few experts."""
+    experts, limit = HYBRID[model]
+    data = load_manifest(catalog.BUILT_IN, model).manifest.model_dump(exclude_none=True)
+    data["target"] = {"p150": data["target"]["p150"]}
+    data["model"] |= {"layers": 2, "vocabulary": 512, "layer_kinds": ("gated_delta_net", "full")}
+    if experts:
+        data["model"]["experts"] |= {"count": experts}
+    module = build_module(data)
+    rig = Rig(module=module, precision="declared")
+    call = rig.call((33, 7, 200))
+    found, expected = rig.prefill.prefill_forward(**vars(call)), rig.expected(call)
+    correlations = [pcc(ours, theirs) for ours, theirs in zip(found, expected)]
+    ttnn.close_device(rig.device)
+
+    report(f"real width, {model}: correlation {min(correlations):.5f}")
     assert min(correlations) >= limit
     assert torch.isfinite(found).all()

@@ -17,6 +17,7 @@ from runtime.checkpoint import open_checkpoint
 from runtime.errors import WeightError
 from runtime.load import load
 from runtime.tables import GatedDeltaNet
+from runtime.verification.joined_experts import joined
 from runtime.verify import main_verification
 from runtime.weights import check_checkpoint, load_weights, tensors
 from runtime.wrapped import alone, is_text_model, published
@@ -181,3 +182,12 @@ def test_safetensors_alone_and_the_text_model_by_itself_are_verified_too(saved: 
     build_peer("mistral").model.save_pretrained(tmp_path / "text")
     for path in (tmp_path / "whole.safetensors", tmp_path / "text"):
         assert main_verification(wrapped_module(), weights=str(path), precisions=("float32",)).passed
+
+
+def test_experts_in_one_tensor_are_read_one_by_one_from_a_checkpoint_of_the_whole_model():
+    """Qwen3.5 with experts is published within a model of images, all experts of a layer in one tensor."""
+    within = build_module(manifest("qwen3_5_moe", EXACT) | {"wrapper": "qwen3_5_moe"})
+    found = joined(dict(build_peer("qwen3_5_moe").tensors), within.GEOMETRY)
+    alone_ = loaded(module_of("qwen3_5_moe"), found)
+    for source in (in_hub_form(found), in_form_of_transformers_5(found)):
+        assert all(map(torch.equal, loaded(within, source), alone_))
