@@ -4,19 +4,23 @@ convolution's tail of every layer.
 
 from __future__ import annotations
 
+from copy import deepcopy
+from statistics import mean, median
+
 import pytest
 import torch
 
 from runtime.positions import NO_STATE
 from runtime.stats import Recomputed
 from runtime.verification.comparison import pcc, relative_error
-from runtime.verify import FLOAT32_ERROR, PCC_BFLOAT16_WEIGHTS, PCC_ROUTED
+from runtime.verify import FLOAT32_ERROR, PCC_BFLOAT16_WEIGHTS
+from tests.support.families import build_peer
 from tests.support.hybrids import HYBRIDS, PARTS, ROWS, SPARE, answer, hybrid_bench
 
 LENGTHS = (1, 2, 3, 4, 63, 64, 65, 127, 128, 129, 200, 300)
 ALIGNED = (64, 128, 192, 256)
 SAME = 1e-5  # of two ways through one module
-PCC_STATES = 0.99
+PCC_STORED = {False: 0.99, True: 0.95}  # of a layer's states, tails, keys and values, without experts and with them
 
 
 @pytest.fixture(params=HYBRIDS)
@@ -159,17 +163,23 @@ def test_s003_30_a_restored_snapshot_goes_on_as_if_nothing_had_come_between(benc
 
 @pytest.mark.parametrize("family", HYBRIDS)
 def test_declared_dtypes_correlate_with_transformers(family):
-    bench = hybrid_bench(family, "declared")
-    bench.forget()
-    limit = PCC_BFLOAT16_WEIGHTS if bench.geometry.experts is None else PCC_ROUTED
-    rows = bench.rows([1, 33, 128, 129, 300, 300], seed=9)
-    for slot, (row, found) in enumerate(zip(rows, bench.call(rows))):
-        wanted, held, ours = answer(family, row.tokens), bench.held(slot), bench.cache(row)
-        assert pcc(found, wanted.logits) >= limit
-        for name, least in (("states", PCC_STATES), ("tails", PCC_STATES)):
-            layers = [pcc(*pair) for pair in zip(held[name], getattr(wanted, name), strict=True)]
-            assert min(layers) >= least, f"{name} of {len(row.tokens)} tokens, layer by layer: {layers}"
-        for name in ("keys", "values"):
-            layers = [pcc(*pair) for pair in zip(ours[name], getattr(wanted, name), strict=True)]
-            assert min(layers) >= min(limit, PCC_STATES), f"{name} of {len(row.tokens)} tokens: {layers}"
+    """A head's norm behind the recurrence makes a small sum as large as any other, and rounding with it: where transformers
+    itself in bfloat16 is off its float32, a module may be too, but for what an expert more or less does on the whole no more.
+    """
+    bench, peer = hybrid_bench(family, "declared"), deepcopy(build_peer(family).model).bfloat16()
+    routed = bench.geometry.experts is not None
+    ours, theirs = [], []
+    for seed in range(3):
+        bench.forget()
+        rows = bench.rows([1, 33, 128, 129, 300, 300], seed)
+        for slot, (row, found) in enumerate(zip(rows, bench.call(rows))):
+            wanted, held, cache = answer(family, row.tokens), bench.held(slot), bench.cache(row)
+            ours.append(pcc(found, wanted.logits))
+            with torch.no_grad():
+                theirs.append(pcc(peer(torch.tensor([row.tokens])).logits[0, -1].float(), wanted.logits))
+            for name, parts in {**held, **cache}.items():
+                layers = [pcc(*pair) for pair in zip(parts, getattr(wanted, name), strict=True)]
+                assert min(layers) >= PCC_STORED[routed], f"{name} of {len(row.tokens)} tokens, layer by layer: {layers}"
+    assert median(ours) >= PCC_BFLOAT16_WEIGHTS and min(ours) >= (0.9 if routed else 0.99), sorted(ours)
+    assert 1 - mean(ours) <= (3 if routed else 1.5) * (1 - mean(theirs)), (sorted(ours), sorted(theirs))
     assert torch.isfinite(bench.everything()).all()
