@@ -67,8 +67,8 @@ def test_rows_of_every_length_in_one_call_equal_transformers_in_the_callers_orde
     assert holds(bench.errors(rows, bench.call(rows, slots=slots), slots))
 
 
-def test_chunked_waves_equal_transformers(bench):
-    """Rows that are cut alike share their chunks: wholly, and with lasts of different lengths."""
+def test_s001_19_chunked_waves_equal_transformers(bench):
+    """Rows that are cut alike share their chunks, each over its own blocks, from its own state, to its own length."""
     for seed, lengths in enumerate([(300, 300), (290, 300, 257), (260, 384, 300, 259, 270)]):
         rows = bench.rows(lengths, seed)
         assert holds(bench.errors(rows, bench.call(rows))), lengths

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from runtime.errors import LayerKindMismatch, PhaseFailed, PhaseOrder
 from runtime.phases import DEBUG_SYNC, MADE_BY, Convolved, Normed, Projected, Recurred
 from runtime.stores import tensors
 from runtime.verification.comparison import relative_error
-from tests.support.hybrids import HybridBench, digest, hybrid_bench
+from tests.support.hybrids import HybridBench, hybrid_bench
 from tests.support.phase_calls import (
     back,
     convolved_of,
@@ -25,7 +26,7 @@ from tests.support.phase_calls import (
     shape_of,
     states_of,
 )
-from tests.support.recurrence import Drawn, draw, unit_rows
+from tests.support.recurrence import Drawn, draw, token_by_token, unit_rows
 
 FAMILIES = ("qwen3_5", "qwen3_next", "qwen3_5-more-heads-in-a-wave-than-cores", "qwen3_5-wide-values-tied")
 LIMIT = 1e-5
@@ -143,19 +144,14 @@ def test_s001_10_phases_on_an_attention_layer_are_refused_by_name(bench):
 @pytest.mark.parametrize("rows", [1, 2])
 def test_s001_11_attention_on_a_recurrent_layer_is_refused_by_name(bench, rows):
     module, shape = bench.module, shape_of(bench, rows, 64)
-    count = len([name for name in _arguments(module.attention)]) - 3
-    call = lambda: module.attention(*[None] * (count - 4), *arguments)  # noqa: E731
-    names = _arguments(module.attention)
     values = {"layer": layer_of(bench), "shape": shape}
-    arguments = [values.get(name) for name in names[count - 4 :]]
-    error = untouched(bench, call)
+    arguments = [values.get(name) for name in _arguments(module.attention)]
+    error = untouched(bench, lambda: module.attention(*arguments))
     assert isinstance(error, LayerKindMismatch)
     assert str(error) == "attention: only implemented for layers of kind full; this one is gated_delta_net"
 
 
 def _arguments(function: Any) -> list[str]:
-    import inspect
-
     return list(inspect.signature(function).parameters)
 
 
@@ -327,8 +323,6 @@ def test_s001_07_its_epsilon_is_inside_the_root_of_the_sum_of_squares(bench):
     """Heads as short as its root: with the epsilon of a mean they would come out otherwise by the root of their width."""
     drawn = drawn_of(bench, 13, 1, 64)
     size = 1e-3 / bench.geometry.gated_delta_net.key_dim ** 0.5
-    from tests.support.recurrence import token_by_token
-
     small = drawn._replace(q=size * drawn.q, k=size * drawn.k)
     given, states, _ = scan(bench, small)
     wanted = token_by_token(small)
@@ -379,6 +373,8 @@ def feed_forward(bench: HybridBench, hidden: Any, layer: Any, shape: Any) -> Any
     module = bench.module
     function = module.mlp if hasattr(module, "mlp") else module.experts
     values = {"hidden": hidden, "layer": layer, "shape": shape}
+    if hasattr(module, "routing_tables"):
+        values["routing"] = module.routing_tables(bench.weights, shape)
     return function(*[values.get(name, getattr(bench.weights, name, None)) for name in _arguments(function)])
 
 
@@ -432,4 +428,3 @@ def test_s001_23_every_row_and_every_held_state_begins_with_zeros():
     of_slots = SimpleNamespace(states=bench.stores.states, tails=bench.stores.tails, slots=bench.stores.slots)
     held = [ttnn.to_torch(tensor) for tensor in tensors(of_slots)]
     assert len(held) > 6 * bench.module.STATE_SLOTS and not any(one.any() for one in held)
-    assert digest([one.float() for one in held])
