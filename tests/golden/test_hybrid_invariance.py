@@ -1,5 +1,5 @@
-"""What must not matter to a module with recurrent layers: how a prompt is cut, what its neighbours, rows and slots are, what padding
-holds, and what failed before.
+"""What must not matter to a module with recurrent layers: how a prompt is cut, what its neighbours, rows and slots are, what
+padding holds, and what failed before.
 """
 
 from __future__ import annotations

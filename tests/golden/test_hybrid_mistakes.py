@@ -1,4 +1,4 @@
-"""The comparison of hybrid modules notices a mistake: each is made on purpose, in the module, in its weights or in the runtime."""
+"""The comparison of hybrid modules notices a mistake, made on purpose in the module, in its weights or in the runtime."""
 
 from __future__ import annotations
 

@@ -60,11 +60,11 @@ def test_replays_give_the_bits_of_eager_passes(bench, name):
 
 def test_b51_a_second_traced_wave_in_other_slots_keeps_prompts_caches_and_states_apart(bench):
     """Also of the first wave's slots, which go on afterwards; a shorter wave follows a longer one, over its rows."""
-    first, second, third = (bench.rows([300 + index for index in range(count)], seed) for seed, count in ((1, 8), (2, 4), (3, 3)))
     blocks = iter(range(bench.module.KEY_VALUE_BLOCKS))
-    first, second, third = ([_on(row, blocks) for row in rows] for rows in (first, second[:2], third[:1]))
-    slots = [[0, 1, 2, 3, 4, 5, 6, 7], [9, 8], [10]]
-    waves = list(zip((first, second, third), slots))
+    waves = []
+    for seed, slots in enumerate([[0, 1, 2, 3, 4, 5, 6, 7], [9, 8], [10]]):
+        rows = bench.rows([300 + index for index in range(len(slots))], seed)
+        waves.append(([_on(row, blocks) for row in rows], slots))
     alone = []
     for rows, own in waves:
         alone.append((bench.call(rows, slots=own, traced=False), bench.bits(rows, own)))

@@ -74,7 +74,7 @@ class HybridBench(Bench):
         return worst
 
     def state_errors(self, slot: int, tokens: Sequence[int], where: str = "end") -> dict[str, float]:
-        """Relative errors of a slot's states and tails to those that transformers has behind `tokens`, the largest of a layer."""
+        """Relative errors of a slot's states and tails to those of transformers behind `tokens`, the largest of a layer."""
         wanted, held = answer(self.family, tuple(tokens)), self.held(slot, where)
         pairs = {name: zip(held[name], getattr(wanted, name), strict=True) for name in PARTS}
         return {name: max(relative_error(*pair) for pair in layers) for name, layers in pairs.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,10 @@ from runtime.backend import ttnn
 from runtime.phases import Convolved, Projected, Recurred
 from runtime.tables import Shape
 from tests.support.hybrids import HybridBench
-from tests.support.recurrence import Drawn
+from tests.support.recurrence import Drawn, draw
+
+# One geometry for each form of the recurrence, and one with experts.
+PHASED = ("qwen3_5", "qwen3_next", "qwen3_5-more-heads-in-a-wave-than-cores", "qwen3_5-wide-values-tied")
 
 
 def shape_of(bench: HybridBench, rows: int, tokens: int, chunked: bool = False) -> Shape:
@@ -93,3 +97,17 @@ def scanned(bench: HybridBench, drawn: Drawn) -> tuple[Tensor, Tensor]:
     recurred = module.recur(given, states, delta, layer, shape)
     assert type(recurred) is Recurred
     return back(recurred.given), torch.cat([back(state) for state in states])
+
+
+def tails_of(bench: HybridBench, tails: torch.Tensor) -> list[Any]:
+    return [on_device(bench, tail[None], layout=ttnn.ROW_MAJOR_LAYOUT) for tail in tails]
+
+
+def drawn_of(bench: HybridBench, seed: int, rows: int, tokens: int) -> Drawn:
+    net = bench.geometry.gated_delta_net
+    sizes = {name: getattr(net, name) for name in ("key_heads", "value_heads", "key_dim", "value_dim")}
+    return draw(seed, batch=rows, tokens=tokens, **sizes)
+
+
+def arguments_of(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
