@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -50,28 +51,41 @@ class Peer:
         """Logits of every position, `[tokens, vocabulary]`."""
         return self.model(torch.tensor([tokens])).logits[0]
 
-    @torch.no_grad()
     def keys_and_values(self, tokens: list[int]) -> tuple[list[Tensor], list[Tensor]]:
         """Rotated keys and values of each attention layer, `[key_value_heads, tokens, head_dim]`."""
-        layers = [layer for layer in self._layers(tokens) if hasattr(layer, "keys")]
-        return [layer.keys[0] for layer in layers], [layer.values[0] for layer in layers]
+        return _keys_and_values(self._run(tokens).cache.layers)
 
-    @torch.no_grad()
     def states(self, tokens: list[int]) -> tuple[list[Tensor], list[Tensor]]:
         """Of each recurrent layer the state `[value_heads, key_dim, value_dim]` and what its convolution read last,
         `[kernel - 1, width]`, zeros where there are fewer tokens.
         """
-        layers = [layer for layer in self._layers(tokens) if hasattr(layer, "recurrent_states")]
-        tails = [layer.conv_states[0][0].T[1 - self.geometry.gated_delta_net.kernel :] for layer in layers]
-        return [layer.recurrent_states[0][0] for layer in layers], tails
+        return self._states(self._run(tokens).cache.layers)
 
-    def _layers(self, tokens: list[int]) -> list[Any]:
-        """The cache of each layer behind a prompt."""
+    def answer(self, tokens: list[int]) -> SimpleNamespace:
+        """All of these out of one pass of a model with recurrent layers; of logits the last token's."""
+        made = self._run(tokens)
+        keys, values = _keys_and_values(made.cache.layers)
+        states, tails = self._states(made.cache.layers)
+        return SimpleNamespace(logits=made.logits[0, -1], keys=keys, values=values, states=states, tails=tails)
+
+    def _states(self, layers: list[Any]) -> tuple[list[Tensor], list[Tensor]]:
+        own = [layer for layer in layers if hasattr(layer, "recurrent_states")]
+        tails = [layer.conv_states[0][0].T[1 - self.geometry.gated_delta_net.kernel :] for layer in own]
+        return [layer.recurrent_states[0][0] for layer in own], tails
+
+    @torch.no_grad()
+    def _run(self, tokens: list[int]) -> Any:
+        """Logits, and the cache of each layer behind a prompt."""
         from transformers import DynamicCache
 
         hybrid = self.geometry.gated_delta_net is not None
         kept = DynamicCache(config=self.model.config) if hybrid else DynamicCache()  # which keeps what windows forget
-        return self.model(torch.tensor([tokens]), cache=kept).cache.layers
+        return self.model(torch.tensor([tokens]), cache=kept)
+
+
+def _keys_and_values(layers: list[Any]) -> tuple[list[Tensor], list[Tensor]]:
+    own = [layer for layer in layers if hasattr(layer, "keys")]
+    return [layer.keys[0] for layer in own], [layer.values[0] for layer in own]
 
 
 @cache

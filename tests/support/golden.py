@@ -176,9 +176,10 @@ class Bench:
         starts: Sequence[int] | None = None,
         slots: Sequence[int] | None = None,
         final: bool = True,
+        **options: Any,
     ) -> Any:
         """Logits `[rows, vocabulary]` of rows up to `ends` (default: whole), over `starts` tokens that are in the
-        cache.
+        cache. options: others of prefill_forward.
         """
         ends = [len(row.tokens) for row in rows] if ends is None else ends
         tokens = np.zeros((len(rows), max(len(row.tokens) for row in rows)), dtype=np.int64)
@@ -186,7 +187,7 @@ class Bench:
         for index, row in enumerate(rows):
             tokens[index, : len(row.tokens)] = row.tokens
             pages[index, : len(row.pages)] = row.pages
-        return self.prefill.prefill_forward(tokens, pages, list(ends), starts, slots, final=final)
+        return self.prefill.prefill_forward(tokens, pages, list(ends), starts, slots, final=final, **options)
 
     def store(self, name: str, layer: int) -> Tensor:
         """One store as the device holds it, `[blocks, heads, block_size, head_dim]`."""

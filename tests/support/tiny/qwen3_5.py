@@ -19,6 +19,9 @@ RECURRENT_VARIATIONS = {
     "qwen3_5-narrow-values": replace(
         QWEN3_5, gated_delta_net=GatedDeltaNet(1, 4, key_dim=64, value_dim=32, kernel=4, published="split")
     ),
+    "qwen3_5-more-heads-in-a-wave-than-cores": replace(
+        QWEN3_5, gated_delta_net=GatedDeltaNet(2, 16, key_dim=32, value_dim=32, kernel=4, published="split")
+    ),
     "qwen3_5-linear": replace(QWEN3_5, rope=replace(LINEAR, dimensions=16)),
     "qwen3_5-attention-first": replace(QWEN3_5, full_attention_layers=(0, 2)),
 }
