@@ -30,7 +30,7 @@ _CHUNKS = re.compile(r"chunks q(\d+) k(\d+) on (\d+)x(\d+)")
 MATMULS = ("ttnn.linear", "ttnn.experimental.minimal_matmul", "ttnn.experimental.dit_minimal_matmul_addcmul_fused")
 EXPERTS = "ttnn.experimental.deepseek_prefill.moe_fused_swiglu"
 
-DELTA_RULE = ("ChunkGdnPrepOperation", "ChunkGdnScanOperation")
+DELTA_RULE = ("ChunkGdnPrepOperation", "ChunkGdnScanOperation", "ChunkGdnDeviceOperation")
 
 Call = Mapping[str, Any]
 
@@ -133,7 +133,7 @@ def _experts(shape: Mapping[str, Any], resolved: Resolved) -> tuple[Work, Ideal]
 
 
 def _delta_rule(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tuple[Work, Ideal]:
-    """One of the operation's two programs, by the heads that its outputs have; products of the rule are no ideal's, since it
+    """One of the operation's programs, by the heads that its outputs have; products of the rule are no ideal's, since it
     could be run otherwise.
     """
     net, moved = resolved.gated_delta_net, _in_dram([*call["inputs"], *call["outputs"]])
@@ -141,6 +141,9 @@ def _delta_rule(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tup
     heads = call["outputs"][0]["shape"][0]
     if call["operation"] == DELTA_RULE[0]:
         return Work(moved, cycles=-(-heads * chunks // resolved.board.cores) * recurrences.prepare_cycles(*dims)), Ideal()
+    if call["operation"] == DELTA_RULE[2]:
+        cycles = recurrences.fused_cycles(*dims, heads, resolved.board.cores)
+        return Work(moved, cycles=chunks * cycles), Ideal()
     parts = recurrences.value_parts(resolved.board.grid, heads, net.value_dim)
     return Work(moved, cycles=chunks * recurrences.scan_cycles(*dims) / parts), Ideal()
 

@@ -35,7 +35,7 @@ CALLS = """
     transformer.ring_distributed_scaled_dot_product_attention transformer.ring_joint_scaled_dot_product_attention
     transformer.scaled_dot_product_attention transformer.scaled_dot_product_attention_decode
 
-    ChunkGdnPhasedProgramConfig CoreCoord CoreGrid CoreRange CoreRangeSet LayerNormDefaultProgramConfig
+    ChunkGdnFusedProgramConfig ChunkGdnPhasedProgramConfig CoreCoord CoreGrid CoreRange CoreRangeSet LayerNormDefaultProgramConfig
     MatmulMultiCoreReuseMultiCast1DProgramConfig MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig
     MatmulMultiCoreReuseMultiCastProgramConfig MatmulMultiCoreReuseProgramConfig MemoryConfig MinimalMatmulConfig
     PagedCacheGeometryOverride QkvCausalConv1dSiluProgramConfig SDPAProgramConfig ShardSpec UnaryWithParam

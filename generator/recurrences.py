@@ -10,6 +10,8 @@ from generator.tiles import TILE, TILE_BYTES, tiles
 UNIT_EPSILON = 1e-6  # added to the sum of squares of a query or key head
 WIDEST_CHANNEL_CHUNK = 256  # channels that a core convolves at a time: a power of two
 CHANNEL_GROUP = 4  # of its tiles, as many as half the destination registers hold in float32
+CORES_OF_A_FUSED_HEAD = 2
+FUSED_BYTES = {32: 249856, 64: 393216, 128: 700416}  # of a core at most, by the columns of a value head
 CHUNKS = {"operation": 32, "matmuls": 64}  # tokens at a time; the operation takes raw heads in no other
 ALONE, WAVE, ROWS, MATMULS = "alone", "wave", "rows", "matmuls"  # what a module states of its passes, by their rows
 
@@ -19,15 +21,26 @@ def form(stated: str | None, key_dim: int, value_dim: int) -> str:
     return stated or ("operation" if key_dim == value_dim else "matmuls")
 
 
-def route(form: str, rows: int, value_heads: int, cores: int) -> str:
-    """How the rows of a pass run: at once where the operation finds a core for every value head of every row, as its phased
-    program demands; else one after another.
+def fuses(value_heads: int, value_dim: int, cores: int) -> bool:
+    """Whether one row fits the operation's fused program, which keeps what lies between its two phases on the chip.
+
+    It takes two cores to a head where a head is one, two or four tiles wide: at every number of heads on both boards' grids.
+    """
+    return value_dim in FUSED_BYTES and CORES_OF_A_FUSED_HEAD * value_heads <= cores
+
+
+def route(form: str, rows: int, value_heads: int, value_dim: int, cores: int) -> str:
+    """How the rows of a pass run: at once where the program that one row takes holds all their heads; else one after another.
+
+    A row by itself in the fused program has all cores; several at once in the phased one pass all that lies between its phases
+    through DRAM.
     """
     if form == "matmuls":
         return MATMULS
     if rows == 1:
         return ALONE
-    return WAVE if rows * value_heads <= cores else ROWS
+    of_a_head = CORES_OF_A_FUSED_HEAD if fuses(value_heads, value_dim, cores) else 1
+    return WAVE if of_a_head * rows * value_heads <= cores else ROWS
 
 
 def products(chunk: int, key_dim: int, value_dim: int) -> dict[str, tuple[int, int, int, int, int]]:
@@ -105,3 +118,11 @@ def scan_cycles(key_dim: int, value_dim: int) -> float:
     """Of one chunk of all values of a head: the state read by keys and by queries, and written; new values made and met."""
     keys, values = tiles(key_dim), tiles(value_dim)
     return 2 * (3 * keys * values + 2 * values) * PRODUCT_CYCLES * FIDELITY_PASSES["HiFi4"]
+
+
+def fused_cycles(key_dim: int, value_dim: int, heads: int, cores: int) -> float:
+    """Of one chunk in the fused program: some cores of a head prepare chunks while the others meet them with the state."""
+    of_a_head = cores // heads
+    cuts = [part for part in range(1, tiles(value_dim) + 1) if tiles(value_dim) % part == 0 and part < of_a_head]
+    prepare, scan = prepare_cycles(key_dim, value_dim), scan_cycles(key_dim, value_dim)
+    return min(max(prepare / (of_a_head - part), scan / part) for part in cuts)

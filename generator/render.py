@@ -15,7 +15,7 @@ from generator.kinds import experts
 from generator.kinds.rows import LAYER, WeightRow, routed_tokens
 from generator.matmuls import fidelity
 from generator.placement import choose_programs
-from generator.recurrences import UNIT_EPSILON, channel_chunk, products, route
+from generator.recurrences import UNIT_EPSILON, channel_chunk, fuses, products, route
 from generator.shapes import SAMPLING, PassShape, window_pages
 from generator.source_map import mark
 from generator.steps import PLACES
@@ -154,7 +154,8 @@ def _recurrence(resolved: Resolved, shapes: tuple[PassShape, ...]) -> dict[str, 
         return {}
     rows = sorted({shape.rows for shape in shapes})
     return {
-        "recurrence": {count: route(net.form, count, net.value_heads, resolved.board.cores) for count in rows},
+        "recurrence": {count: route(net.form, count, net.value_heads, net.value_dim, resolved.board.cores) for count in rows},
+        "fused_rule": fuses(net.value_heads, net.value_dim, resolved.board.cores),
         "products": products(net.chunk, net.key_dim, net.value_dim),
         "unit_epsilon": UNIT_EPSILON / net.key_dim,
         "channel_chunk": channel_chunk(net.convolution_width),

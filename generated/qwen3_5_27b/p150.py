@@ -2,7 +2,7 @@
 
 Rebuild:   codegen build qwen3.5-27b --target p150
 Manifest:  models/qwen3.5-27b.toml
-Geometry:  c11259aa6d19e609
+Geometry:  73b05870e72b5ccf
 
     64 layers of 5120 hidden and 17408 intermediate, 24 query and 4 key-value heads of 256, 248320 vocabulary
     6144 tokens of context, 192 key-value blocks of 32 tokens
@@ -10,9 +10,9 @@ Geometry:  c11259aa6d19e609
 
     variant          rows            tokens a row
     single           1               128 256 512 1024 2048
-    batched          2               128 256 512 1024
+    batched          2               128 256 512 1024 2048
     chunked          1               128 256 512 1024 2048
-    chunked_batched  2               128 256 512 1024
+    chunked_batched  2               128 256 512 1024 2048
 """
 
 from runtime.backend import ttnn
@@ -162,24 +162,26 @@ LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "b8faea9ce124d4ed"),
-    Shape("single", 1, 256, 8, 0, "last", "94dc65cd8796a88e"),
-    Shape("single", 1, 512, 16, 0, "last", "be0c1dc2a3281fc9"),
-    Shape("single", 1, 1024, 32, 0, "last", "bf0b27240ebac43e"),
-    Shape("single", 1, 2048, 64, 0, "last", "01170d77cb5b1265"),
-    Shape("batched", 2, 128, 8, 0, "last", "1ba51189cb1acf38"),
-    Shape("batched", 2, 256, 16, 0, "last", "fdfc8721608721ec"),
-    Shape("batched", 2, 512, 32, 0, "last", "1d97a2ca23c821a7"),
-    Shape("batched", 2, 1024, 64, 0, "last", "14223aa78e2bcd11"),
-    Shape("chunked", 1, 128, 4, 224, "last", "544418c129d5c22c"),
-    Shape("chunked", 1, 256, 8, 224, "last", "ad5a19f36f3693be"),
-    Shape("chunked", 1, 512, 16, 224, "last", "cc181206f2134f57"),
-    Shape("chunked", 1, 1024, 32, 224, "last", "4e5cf705499df7d0"),
-    Shape("chunked", 1, 2048, 64, 224, "last", "272361424cc41624"),
-    Shape("chunked_batched", 2, 128, 8, 224, "last", "43466bed981547e6"),
-    Shape("chunked_batched", 2, 256, 16, 224, "last", "ec4e7cb6c7e753f5"),
-    Shape("chunked_batched", 2, 512, 32, 224, "last", "5c11f02e15ca593c"),
-    Shape("chunked_batched", 2, 1024, 64, 224, "last", "2e1da27ce4cfdd95"),
+    Shape("single", 1, 128, 4, 0, "last", "63d1ccfdfeadd680"),
+    Shape("single", 1, 256, 8, 0, "last", "9205d0d491ef5ec1"),
+    Shape("single", 1, 512, 16, 0, "last", "89c232fbeec00b00"),
+    Shape("single", 1, 1024, 32, 0, "last", "57cb20d6f0d142c4"),
+    Shape("single", 1, 2048, 64, 0, "last", "ec4ab261d8c442e9"),
+    Shape("batched", 2, 128, 8, 0, "last", "7b5f0d25fe6ff2dc"),
+    Shape("batched", 2, 256, 16, 0, "last", "278f179d23a59c1e"),
+    Shape("batched", 2, 512, 32, 0, "last", "f10a9e64802fc0a9"),
+    Shape("batched", 2, 1024, 64, 0, "last", "4bf4c6db72870cbb"),
+    Shape("batched", 2, 2048, 128, 0, "last", "e4ef46aa46c276e0"),
+    Shape("chunked", 1, 128, 4, 224, "last", "8a1db8ee075b9fa8"),
+    Shape("chunked", 1, 256, 8, 224, "last", "d5e269f1998d47a4"),
+    Shape("chunked", 1, 512, 16, 224, "last", "051e45b653f7cbf0"),
+    Shape("chunked", 1, 1024, 32, 224, "last", "6af0b5fb75808220"),
+    Shape("chunked", 1, 2048, 64, 224, "last", "7d1bd10317517f47"),
+    Shape("chunked_batched", 2, 128, 8, 224, "last", "d4a9776078937c64"),
+    Shape("chunked_batched", 2, 256, 16, 224, "last", "a356afe957587fff"),
+    Shape("chunked_batched", 2, 512, 32, 224, "last", "b47e55f88e08e86a"),
+    Shape("chunked_batched", 2, 1024, 64, 224, "last", "d4b0a485a01570ce"),
+    Shape("chunked_batched", 2, 2048, 128, 224, "last", "2e4b94706ebb0d38"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -248,51 +250,61 @@ MATMULS = {
     ("mixed", 16): multicast_2d(11, 8, 8, 1, 4, 2, 32, 2, 32),
     ("mixed", 32): multicast_2d(11, 8, 5, 1, 4, 4, 32, 4, 32),
     ("mixed", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 32),
+    ("mixed", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 32),
     ("output_gate", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("output_gate", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
     ("output_gate", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
     ("output_gate", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
     ("output_gate", 64): multicast_2d(11, 10, 8, 1, 3, 7, 18, 7, 18),
+    ("output_gate", 128): multicast_2d(11, 10, 8, 1, 3, 13, 9, 13, 18),
     ("rates", 4): multicast_2d(11, 4, 8, 1, 1, 1, 1, 1, 1),
     ("rates", 8): multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1),
     ("rates", 16): multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1),
     ("rates", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1),
     ("rates", 64): multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1),
+    ("rates", 128): multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1),
     ("delta_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("delta_output", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
     ("delta_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
     ("delta_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
     ("delta_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
+    ("delta_output", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 16),
     ("query_key_value", 4): multicast_1d(11, 10, 8, 1, 3, 4, 3, 4, 3),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 1, 3, 8, 3, 8, 3),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 24, 2, 24),
     ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 24, 4, 24),
     ("query_key_value", 64): multicast_2d(11, 10, 5, 1, 4, 7, 24, 7, 24),
+    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 12, 13, 24),
     ("attention_gate", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("attention_gate", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
     ("attention_gate", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
     ("attention_gate", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
     ("attention_gate", 64): multicast_2d(11, 10, 8, 1, 3, 7, 18, 7, 18),
+    ("attention_gate", 128): multicast_2d(11, 10, 8, 1, 3, 13, 9, 13, 18),
     ("attention_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("attention_output", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
     ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
     ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
     ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
+    ("attention_output", 128): multicast_2d(11, 10, 3, 1, 4, 13, 4, 13, 16),
     ("gate_up", 4): minimal(11, 10, 1, 8, 52, 1, 4),
     ("gate_up", 8): minimal(11, 10, 1, 8, 52, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 5, 50, 2, 2),
     ("gate_up", 32): minimal(11, 10, 4, 8, 20, 1, 4),
     ("gate_up", 64): minimal(11, 10, 7, 8, 20, 1, 4),
+    ("gate_up", 128): minimal(11, 10, 13, 8, 4, 1, 4),
     ("down", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("down", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
     ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
     ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
     ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
+    ("down", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 16),
     ("head", 1): multicast_1d(11, 10, 5, 1, 4, 1, 72, 1, 72),
 }
 
 # rows of a pass: how the recurrence of its recurrent layers runs
-RECURRENCE = {1: "alone", 2: "wave"}
+RECURRENCE = {1: "alone", 2: "rows"}
+DELTA_RULE = ttnn.ChunkGdnFusedProgramConfig()  # one program: 48 value heads take at most half the cores
 CONVOLUTION = ttnn.QkvCausalConv1dSiluProgramConfig(channel_chunk_size=256)
 
 # (variant, rows, tokens a row): how attention is cut
@@ -306,6 +318,7 @@ ATTENTION = {
     ("batched", 2, 256): attention_chunks(128, 256),
     ("batched", 2, 512): attention_chunks(256, 256),
     ("batched", 2, 1024): attention_chunks(256, 256),
+    ("batched", 2, 2048): attention_chunks(128, 256),
     ("chunked", 1, 128): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(64, 128),
     ("chunked", 1, 512): attention_chunks(128, 128),
@@ -315,6 +328,7 @@ ATTENTION = {
     ("chunked_batched", 2, 256): attention_chunks(128, 128),
     ("chunked_batched", 2, 512): attention_chunks(128, 128),
     ("chunked_batched", 2, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
@@ -324,6 +338,7 @@ PLACES = {
     16: Places(L1, L1, L1, L1),
     32: Places(DRAM, DRAM, DRAM, L1),
     64: Places(DRAM, DRAM, DRAM, DRAM),
+    128: Places(DRAM, DRAM, L1, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -672,7 +687,7 @@ def delta_rule(query, key, value, decay, update, state, delta):
         output_final_state=True,
         chunk_size=RECURRENT_CHUNK,
         output_head_major=True,
-        program_config=ttnn.ChunkGdnPhasedProgramConfig(),
+        program_config=DELTA_RULE,
         eye=delta.identity,
         tril=delta.lower_triangle,
         ones=delta.all_ones,
@@ -689,23 +704,20 @@ def recur_alone(rows, decay, update, states, delta, shape):
     return given
 
 
-def recur_wave(rows, decay, update, states, delta, shape):
-    """All rows of a wave at once: each of their heads has a core."""
-    by_row = (shape.rows, shape.tokens, VALUE_HEADS)
-    query, key, value = [ttnn.concat(list(part), dim=0, memory_config=DRAM) for part in zip(*rows)]
-    before = ttnn.concat(list(states[: shape.rows]), dim=0, memory_config=DRAM)
-    given, after = delta_rule(
-        query, key, value, ttnn.reshape(decay, by_row), ttnn.reshape(update, by_row), before, delta
-    )
-    for row in range(shape.rows):
-        own = ttnn.slice(after, (row, 0, 0, 0), (row + 1, VALUE_HEADS, KEY_DIM, VALUE_DIM), memory_config=DRAM)
-        ttnn.copy(own, states[row])
-    return given
+def recur_rows(rows, decay, update, states, delta, shape):
+    """One row of a wave after another, since the cores do not hold all heads of all rows."""
+    results = []
+    rates_of_rows = zip(each(decay, shape.rows), each(update, shape.rows))
+    for row, (own_decay, own_update), state in zip(rows, rates_of_rows, states):
+        given, after = delta_rule(*row, own_decay, own_update, state, delta)
+        ttnn.copy(after, state)
+        results.append(given)
+    return ttnn.concat(results, dim=0, memory_config=DRAM)
 
 
 RECUR = {
     "alone": recur_alone,
-    "wave": recur_wave,
+    "rows": recur_rows,
 }
 
 

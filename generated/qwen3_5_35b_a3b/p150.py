@@ -393,7 +393,8 @@ MATMULS = {
 }
 
 # rows of a pass: how the recurrence of its recurrent layers runs
-RECURRENCE = {1: "alone", 2: "wave", 4: "rows", 8: "rows"}
+RECURRENCE = {1: "alone", 2: "rows", 4: "rows", 8: "rows"}
+DELTA_RULE = ttnn.ChunkGdnFusedProgramConfig()  # one program: 32 value heads take at most half the cores
 CONVOLUTION = ttnn.QkvCausalConv1dSiluProgramConfig(channel_chunk_size=256)
 
 # (variant, rows, tokens a row): how attention is cut
@@ -953,7 +954,7 @@ def delta_rule(query, key, value, decay, update, state, delta):
         output_final_state=True,
         chunk_size=RECURRENT_CHUNK,
         output_head_major=True,
-        program_config=ttnn.ChunkGdnPhasedProgramConfig(),
+        program_config=DELTA_RULE,
         eye=delta.identity,
         tril=delta.lower_triangle,
         ones=delta.all_ones,
@@ -971,7 +972,7 @@ def recur_alone(rows, decay, update, states, delta, shape):
 
 
 def recur_rows(rows, decay, update, states, delta, shape):
-    """One row of a wave after another, since all heads of all rows are more than the cores."""
+    """One row of a wave after another, since the cores do not hold all heads of all rows."""
     results = []
     rates_of_rows = zip(each(decay, shape.rows), each(update, shape.rows))
     for row, (own_decay, own_update), state in zip(rows, rates_of_rows, states):
@@ -981,24 +982,9 @@ def recur_rows(rows, decay, update, states, delta, shape):
     return ttnn.concat(results, dim=0, memory_config=DRAM)
 
 
-def recur_wave(rows, decay, update, states, delta, shape):
-    """All rows of a wave at once: each of their heads has a core."""
-    by_row = (shape.rows, shape.tokens, VALUE_HEADS)
-    query, key, value = [ttnn.concat(list(part), dim=0, memory_config=DRAM) for part in zip(*rows)]
-    before = ttnn.concat(list(states[: shape.rows]), dim=0, memory_config=DRAM)
-    given, after = delta_rule(
-        query, key, value, ttnn.reshape(decay, by_row), ttnn.reshape(update, by_row), before, delta
-    )
-    for row in range(shape.rows):
-        own = ttnn.slice(after, (row, 0, 0, 0), (row + 1, VALUE_HEADS, KEY_DIM, VALUE_DIM), memory_config=DRAM)
-        ttnn.copy(own, states[row])
-    return given
-
-
 RECUR = {
     "alone": recur_alone,
     "rows": recur_rows,
-    "wave": recur_wave,
 }
 
 

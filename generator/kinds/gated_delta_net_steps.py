@@ -112,7 +112,7 @@ def _operation(
 ) -> Iterator[Step]:
     """All rows at once where every head of every row has a core, else one row after another."""
     cores, rows = resolved.board.cores, shape.rows
-    at_once = recurrences.route(net.form, rows, net.value_heads, cores) == recurrences.WAVE
+    at_once = recurrences.route(net.form, rows, net.value_heads, net.value_dim, cores) == recurrences.WAVE
     state = net.value_heads * tiles(net.key_dim) * tiles(net.value_dim)
     of_rows = list(zip(*(_of_rows(part, rows) for part in parts)))
     if at_once:
@@ -150,16 +150,21 @@ def _rule(
     made: Tensor,
     frees: tuple[Tensor, ...],
 ) -> Iterator[Step]:
-    """The two programs of the operation: chunks by themselves, over all cores, and their meeting with the states."""
+    """The operation: in one program, or chunks by themselves over all cores and then their meeting with the states."""
     keys, values, heads = tiles(net.key_dim), tiles(net.value_dim), rows * net.value_heads
     count = heads * tokens // TILE
+    state = 2 * heads * keys * values * WIDE
+    constants = 6 * WIDE
+    if recurrences.fuses(net.value_heads, net.value_dim, resolved.board.cores):
+        cycles = tokens // TILE * recurrences.fused_cycles(net.key_dim, net.value_dim, heads, resolved.board.cores)
+        buffers, units = recurrences.FUSED_BYTES[net.value_dim], resolved.board.cores
+        yield Step("delta_rule", reads, (made,), frees, state + constants, buffers, units, cycles)
+        return
     between = Tensor("between", count * (3 * keys + values + 3), "float32")
     grid, cores = resolved.board.grid, resolved.board.cores
-    constants = 6 * WIDE
     cycles = -(-count // cores) * recurrences.prepare_cycles(net.key_dim, net.value_dim)
     buffers = recurrences.prepare_bytes(net.key_dim, net.value_dim)
     yield Step("delta_prepare", reads, (between,), (), constants, buffers, count, cycles)
-    state = 2 * heads * keys * values * WIDE
     cut = recurrences.value_parts(grid, heads, net.value_dim)
     cycles = tokens // TILE * recurrences.scan_cycles(net.key_dim, net.value_dim) / cut
     buffers = recurrences.scan_bytes(net.key_dim, net.value_dim, cut)

@@ -202,7 +202,7 @@ class ChunkGdnPhasedProgramConfig(_Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkGdnFusedProgramConfig(_Checked):
-    """The delta rule in one program over the whole grid, which is refused: it is not modelled."""
+    """The delta rule in one program over the whole grid, whose geometry the library chooses: options are not modelled."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,7 @@ NAMES = {  # step of the model -> device operations that it may be
     "embedding": {"EmbeddingsDeviceOperation"},
     "untilize": {"UntilizeDeviceOperation", "UntilizeCodegenDeviceOperation"},
     "qkv_causal_conv1d_silu": {"QkvCausalConv1dSiluOperation"},
+    "delta_rule": {"ChunkGdnDeviceOperation"},
     "delta_prepare": {"ChunkGdnPrepOperation"},
     "delta_scan": {"ChunkGdnScanOperation"},
     "sigmoid_gated_rms_norm": {"SigmoidGatedRmsNormOperation"},
@@ -193,6 +194,8 @@ def allowance(layer: Layer, step: Step) -> float:
         return 1.26
     if step.operation == "attention_output" and in_block_floats:
         return 1.5
+    if step.operation == "delta_rule":  # the library's own choice of geometry, at most
+        return 1.6
     if step.operation == "rates":  # sums in float32 need no second buffer where that is the output's type
         return 1.2
     if step.operation == "untilize":

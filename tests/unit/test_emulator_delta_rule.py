@@ -213,7 +213,6 @@ def seconds(call: Any) -> float:
     ("changes", "words"),
     [
         ({"program_config": None}, "must be stated"),
-        ({"program_config": ttnn.ChunkGdnFusedProgramConfig()}, "only ttnn.ChunkGdnPhasedProgramConfig"),
         ({"program_config": ttnn.ChunkGdnMonoProgramConfig()}, "only ttnn.ChunkGdnPhasedProgramConfig"),
         ({"output_head_major": False}, "output_head_major=True"),
         ({"masks": None}, "got 3 of them"),
@@ -269,6 +268,26 @@ def test_the_memory_between_its_phases_counts_while_it_runs_and_is_given_back() 
     assert sum(spec.pages * spec.page_bytes for spec in made.scratch) == between
     assert grown * after.num_banks > between
     assert after.total_bytes_allocated_per_bank == before.total_bytes_allocated_per_bank
+
+
+def test_the_fused_program_gives_the_same_bits_and_keeps_nothing_in_dram_between_its_phases() -> None:
+    device = open_checked()
+    drawn = draw(16, tokens=128)
+    for one, other in zip(run(device, drawn), run(device, drawn, program_config=ttnn.ChunkGdnFusedProgramConfig())):
+        assert torch.equal(bits(one), bits(other))
+    plans = [plan for key, plan in device.programs.items() if key[0] == "chunk_gated_delta_rule"]
+    assert sorted(len(plan.scratch) for plan in plans) == [0, 7]
+
+
+@pytest.mark.parametrize(("heads", "fits"), [(32, True), (33, False)])
+def test_the_fused_program_takes_two_cores_for_each_head(heads: int, fits: bool) -> None:
+    device, fused = open_checked(), ttnn.ChunkGdnFusedProgramConfig()
+    drawn = draw(17, tokens=32, value_heads=heads, key_heads=1)
+    if fits:
+        run(device, drawn, program_config=fused)
+        return
+    with pytest.raises(ttnn.EmulatorError, match="33 value heads of all rows take 66 of the 64 cores of n150 in the fused"):
+        run(device, drawn, program_config=fused)
 
 
 @pytest.mark.parametrize(

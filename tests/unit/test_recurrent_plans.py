@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from generator import catalog, kinds, memory, recurrences
+from generator import catalog, inputs, kinds, memory, recurrences
 from generator.attentions import Attention
 from generator.errors import ManifestError
 from generator.geometry import Resolved, resolve
 from generator.layer import layer_steps
 from generator.manifest import check, load
+from generator.pipeline import emit
 from generator.shapes import enumerate_shapes
 from generator.targets import load_board
 from generator.toml_source import scan
@@ -158,11 +159,36 @@ def test_s001_22_dims_that_the_operation_does_not_take_fall_to_the_matmuls() -> 
     assert recurrences.form(None, 64, 128) == "matmuls"
 
 
-def test_rows_run_at_once_where_every_head_has_a_core() -> None:
-    routes = {rows: recurrences.route("operation", rows, 32, 110) for rows in (1, 2, 4, 8)}
-    assert routes == {1: "alone", 2: "wave", 4: "rows", 8: "rows"}
-    assert recurrences.route("operation", 2, 32, 64) == "wave" and recurrences.route("operation", 2, 33, 64) == "rows"
-    assert recurrences.route("matmuls", 2, 1, 64) == "matmuls"
+@pytest.mark.parametrize(
+    ("heads", "dim", "cores", "fuses", "routes"),
+    [
+        (32, 128, 110, True, {1: "alone", 2: "rows", 4: "rows"}),
+        (16, 128, 110, True, {1: "alone", 2: "wave", 4: "rows"}),
+        (32, 128, 64, True, {1: "alone", 2: "rows"}),
+        (33, 128, 64, False, {1: "alone", 2: "rows"}),
+        (48, 128, 64, False, {1: "alone", 2: "rows"}),
+        (55, 128, 110, True, {1: "alone", 2: "rows"}),
+        (56, 128, 110, False, {1: "alone", 2: "rows"}),
+        (16, 256, 64, False, {1: "alone", 2: "wave", 4: "wave", 8: "rows"}),
+        (16, 96, 64, False, {1: "alone", 4: "wave"}),
+    ],
+)
+def test_rows_run_at_once_where_the_program_of_one_row_holds_them(
+    heads: int, dim: int, cores: int, fuses: bool, routes: dict[int, str]
+) -> None:
+    assert recurrences.fuses(heads, dim, cores) is fuses
+    assert {rows: recurrences.route("operation", rows, heads, dim, cores) for rows in routes} == routes
+    assert {recurrences.route("matmuls", rows, heads, dim, cores) for rows in routes} == {"matmuls"}
+
+
+@pytest.mark.parametrize(("value_heads", "program"), [(16, "Fused"), (48, "Phased")])
+def test_a_module_states_the_program_of_its_recurrence(value_heads: int, program: str) -> None:
+    file = twin(load(catalog.BUILT_IN, MODEL))
+    changed = file.manifest.model_dump(exclude_none=True)
+    changed["model"]["gated_delta_net"] |= {"key_heads": value_heads, "value_heads": value_heads}
+    numbers = resolve(check(changed, "m.toml", scan(""), BOARDS), load_board(catalog.BUILT_IN, "n150"))
+    text = emit(numbers, "m.toml", inputs.TEMPLATES).text
+    assert f"DELTA_RULE = ttnn.ChunkGdn{program}ProgramConfig()  # " in text and "program_config=DELTA_RULE," in text
 
 
 @pytest.mark.parametrize("target", BOARDS)
@@ -170,9 +196,6 @@ def test_the_modelled_memory_of_states_is_what_the_stores_take(target: str, tmp_
     """Every slot, every row of a wave, and the zero state: as the emulator's allocator counts them."""
     numbers = small(target)
     path = tmp_path / f"{target}.py"
-    from generator import inputs
-    from generator.pipeline import emit
-
     path.write_text(emit(numbers, "m.toml", inputs.TEMPLATES).text, encoding="utf-8")
     module = load_module(path)
     device = open_device(module.BOARD)

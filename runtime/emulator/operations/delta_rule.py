@@ -1,6 +1,6 @@
-"""The gated delta rule over a chunk of tokens: the phased program of `transformer.chunk_gated_delta_rule`.
+"""The gated delta rule over a chunk of tokens: the phased and the fused program of `transformer.chunk_gated_delta_rule`.
 
-Its rules, its buffers and the memory that it takes between its two phases were read off the library's mock devices, those that
+Their rules, its buffers and the memory that it takes between its two phases were read off the library's mock devices, those that
 the library leaves unchecked off its documentation.
 """
 
@@ -32,13 +32,15 @@ from .experts import rounding_of
 
 NAME = "chunk_gated_delta_rule"
 PROGRAMS = ChunkGdnPhasedProgramConfig | ChunkGdnFusedProgramConfig | ChunkGdnMonoProgramConfig
+# Of the fused program: bytes of a core's buffers at most, by the columns of a value head, where its geometry is left open.
+FUSED_BYTES = {32: 249856, 64: 393216, 128: 700416}
 GATES = (DataType.BFLOAT16, DataType.FLOAT32)
 NAMES = ("q", "k", "v", "g", "beta", "initial_state", "eye", "tril", "ones", "masks")
 
 
 def _plan(device: Device, *rest: Any) -> Plan:
     q, k, v, g, beta, state, *constants = specs = rest[: len(NAMES)]
-    chunk, final, memory_config, compute = rest[len(NAMES) :]
+    chunk, final, memory_config, compute, fused = rest[len(NAMES) :]
     for name, spec in zip(NAMES, specs):
         require(spec.layout is Layout.TILE, NAME, f"{name} must be in tiles, got {spec!r}")
     flat = len(q.shape) == 3
@@ -73,6 +75,8 @@ def _plan(device: Device, *rest: Any) -> Plan:
         )
     columns, rows = device.board.grid
     heads = batch * value_heads
+    if fused:
+        _check_fused(device, heads, value_dim)
     require(
         heads <= columns * rows,
         NAME,
@@ -92,8 +96,20 @@ def _plan(device: Device, *rest: Any) -> Plan:
     behind = tensor_spec(state.shape, DataType.FLOAT32, Layout.TILE, place)
     return Plan(
         (output, behind) if final else (output,),
-        l1_bytes=buffer_bytes((columns, rows), heads, chunk, key_dim, value_dim),
-        scratch=_between_phases(heads * (tokens // chunk), chunk, key_dim, value_dim, place),
+        l1_bytes=FUSED_BYTES[value_dim] if fused else buffer_bytes((columns, rows), heads, chunk, key_dim, value_dim),
+        scratch=() if fused else _between_phases(heads * (tokens // chunk), chunk, key_dim, value_dim, place),
+    )
+
+
+def _check_fused(device: Device, heads: int, value_dim: int) -> None:
+    """Each head takes two cores at least; wider heads take more, or none at all where their tiles are no power of two."""
+    cores = device.board.grid[0] * device.board.grid[1]
+    require(value_dim in FUSED_BYTES, NAME, f"the fused program is modelled for value_dim {list(FUSED_BYTES)}, got {value_dim}")
+    require(
+        2 * heads <= cores,
+        NAME,
+        f"{heads} value heads of all rows take {2 * heads} of the {cores} cores of {device.board.name} in the fused program; "
+        f"take fewer rows at a time, or the phased program",
     )
 
 
@@ -220,10 +236,13 @@ def chunk_gated_delta_rule(
     by key_dim^-0.5. g is the logarithm of the decay and must be 0 or below, 0 with beta = 0 where a token is padding.
     """
     require(output_head_major, NAME, "only output_head_major=True is modelled")
-    if not isinstance(program_config, ChunkGdnPhasedProgramConfig):
+    if program_config not in (ChunkGdnPhasedProgramConfig(), ChunkGdnFusedProgramConfig()):
         raise EmulatorError(
-            NAME, f"only ttnn.ChunkGdnPhasedProgramConfig() is modelled, and must be stated; got {program_config}"
+            NAME,
+            f"only ttnn.ChunkGdnPhasedProgramConfig() and ttnn.ChunkGdnFusedProgramConfig() are modelled, without options, and "
+            f"one must be stated; got {program_config}",
         )
+    fused = isinstance(program_config, ChunkGdnFusedProgramConfig)
     if initial_state is None:
         raise EmulatorError(NAME, "initial_state must be given: a state of zeros is not modelled")
     constants = [tensor for tensor in (eye, tril, ones, masks) if tensor is not None]
@@ -255,6 +274,6 @@ def chunk_gated_delta_rule(
         return (output, behind) if output_final_state else output
 
     inputs = (q, k, v, g, beta, initial_state, *constants)
-    attributes = (chunk_size, output_final_state, memory_config, compute_kernel_config)
+    attributes = (chunk_size, output_final_state, memory_config, compute_kernel_config, fused)
     made = launch(NAME, inputs, attributes, _plan, compute, check=check)
     return made[0], made[1] if output_final_state else None
