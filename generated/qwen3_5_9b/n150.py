@@ -652,7 +652,9 @@ ROWS_OF = {"single": whole, "batched": each, "chunked": whole, "chunked_batched"
 
 def advance_tails(mixed, tails, inputs, shape):
     """The last real tokens of each row become its tail; a row with fewer of them than a tail keeps what it lacks."""
-    picked = ttnn.embedding(inputs.tail_tokens, mixed, layout=ROW_MAJOR, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
+    tokens = ttnn.to_layout(mixed, ROW_MAJOR, memory_config=DRAM)
+    picked = ttnn.embedding(inputs.tail_tokens, tokens, layout=ROW_MAJOR, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
+    ttnn.deallocate(tokens)
     both = ttnn.concat([*tails[: shape.rows], picked], dim=1, memory_config=DRAM)
     ends = ttnn.embedding(inputs.tail_picks, both, layout=ROW_MAJOR, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
     for end, tail in zip(ROWS_OF[shape.variant](ends, shape.rows), tails):

@@ -118,7 +118,7 @@ def steps(
     yield from _attend(resolved, shape, chunks, size, (query, key, value), attended, kind)
     if gated:
         kept = Tensor("kept", attended.tiles, size.activation, "attended")
-        buffers = 7 * TILE_BYTES["bfloat16"]
+        buffers = 2 * TILE_BYTES[attended.dtype] + 5 * TILE_BYTES["bfloat16"]
         yield Step("mul", (attended, gate), (kept,), (attended, gate), buffer_bytes=buffers, units=attended.tiles)
         attended = kept
     weight_tiles = size.query * size.hidden

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 WIDE, NARROW = TILE_BYTES["float32"], TILE_BYTES["bfloat16"]
 MIXED = 2 * WIDE + 2 * NARROW + 2 * WIDE  # buffers of an operation on float32 and bfloat16 tiles: two of each and of what is made
 REPEATED = 8 * WIDE  # of one on float32 tiles that repeats a row of the second
-TAIL_PICK = 512  # bytes for indices beside two rows
+UNTILIZED_TILES = 16  # that a core takes at least
+INDICES = 8  # of a row's pages in the buffers of picking rows
 JOININGS = (2, 4, 8, 16, 32)  # blocks of a chunk that products join
 
 
@@ -45,14 +46,14 @@ def steps(
     yield Step("output_gate", (normed,), (gate,), (), values * weight_bytes, role="output_gate")
     yield Step("rates", (normed,), (decay,), (), size.hidden * heads * NARROW, role="rates")
     yield Step("rates", (normed,), (update,), (normed,), size.hidden * heads * NARROW, role="rates")
-    row, units = heads * WIDE, decay.tiles
+    row, units = heads * WIDE, resolved.board.cores
     yield Step("add", (decay,), (shifted,), (decay,), row, REPEATED, units)
     yield Step("softplus", (shifted,), (soft,), (shifted,), 0, 4 * WIDE, units)
     yield Step("mul", (soft,), (logarithm,), (soft,), row, REPEATED, units)
     yield Step("mul", (logarithm, valid), (decays,), (logarithm,), 0, MIXED, units)
     yield Step("mul", (update, valid), (updates,), (update,), 0, MIXED + WIDE, units)
     parts = tuple(Tensor(name, size.rows * count, size.activation) for name, count in _parts(net))
-    yield from _convolution(net, shape, mixed, parts)
+    yield from _convolution(net, shape, mixed, parts, INDICES * resolved.board.dram_alignment)
     given = Tensor("given", size.rows * values, "float32")
     if net.form == "operation":
         yield from _operation(resolved, net, shape, parts, (decays, updates), given)
@@ -77,7 +78,9 @@ def _of_rows(part: Tensor, rows: int) -> tuple[Tensor, ...]:
     return tuple(Tensor(f"{part.name}_{row}", part.tiles // rows, part.dtype) for row in range(rows))
 
 
-def _convolution(net: GatedDeltaNet, shape: PassShape, mixed: Tensor, parts: tuple[Tensor, ...]) -> Iterator[Step]:
+def _convolution(
+    net: GatedDeltaNet, shape: PassShape, mixed: Tensor, parts: tuple[Tensor, ...], picking_bytes: int
+) -> Iterator[Step]:
     """Row by row; then the last tokens of each row become its tail, a few rows of all channels each."""
     row_bytes, tail = net.convolution_width * 2, net.kernel - 1
     several = shape.rows > 1
@@ -90,12 +93,12 @@ def _convolution(net: GatedDeltaNet, shape: PassShape, mixed: Tensor, parts: tup
         table_bytes = 2 * tail * row_bytes + taps
         yield Step("qkv_causal_conv1d_silu", reads, tuple(made), reads if several else (), table_bytes, buffers, own.tiles)
     rows = Tensor("mixed_rows", mixed.tiles, mixed.dtype)
-    yield Step("untilize", (mixed,), (rows,), (), 0, tiles(net.convolution_width) * NARROW, shape.token_tiles)
+    yield Step("untilize", (mixed,), (rows,), (), 0, tiles(net.convolution_width) * NARROW, mixed.tiles // UNTILIZED_TILES)
     picked = tail * shape.rows * row_bytes
     index_bytes = 4 * tail * shape.rows
-    yield Step("embedding", (), (), (rows, mixed), 2 * picked + index_bytes, row_bytes + TAIL_PICK, tail * shape.rows)
+    yield Step("embedding", (), (), (rows, mixed), 2 * picked + index_bytes, row_bytes + picking_bytes, tail * shape.rows)
     yield Step("concat", (), (), (), 4 * picked, 2 * row_bytes, 2 * tail * shape.rows)
-    yield Step("embedding", (), (), (), 2 * picked + index_bytes, row_bytes + TAIL_PICK, tail * shape.rows)
+    yield Step("embedding", (), (), (), 2 * picked + index_bytes, row_bytes + picking_bytes, tail * shape.rows)
     for _ in range(shape.rows):
         if several:
             yield Step("slice", (), (), (), 2 * tail * row_bytes, 2 * row_bytes + 12, tail)
