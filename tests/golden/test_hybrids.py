@@ -161,6 +161,22 @@ def test_s003_30_a_restored_snapshot_goes_on_as_if_nothing_had_come_between(benc
         assert bench.bits([row], [7]) == wanted
 
 
+@pytest.mark.parametrize("length, keep_at", [(300, None), (200, 64), (96, None)])
+def test_s003_30_a_restored_snapshot_goes_on_from_its_boundary_and_from_its_end(bench, length, keep_at):
+    """Of a prompt that ended between aligned positions: the state at the boundary is what both begin with."""
+    (row,) = bench.rows([320], seed=length)
+    bench.call([row], ends=[length], slots=[0], keep_at=keep_at)
+    snapshot = bench.prefill.snapshot(0)
+    boundary = keep_at or (length - 1) // 128 * 128
+    assert (snapshot.end, snapshot.boundary) == (length, boundary)
+    for start in filter(None, (boundary, length // 32 * 32 if length % 32 == 0 else 0)):
+        bench.prefill.restore(6, snapshot)
+        for where, count in (("end", length), ("boundary", boundary)):
+            if count:
+                assert holds(bench.state_errors(6, row.tokens[:count], where))
+        assert holds(bench.errors([row], bench.call([row], starts=[start], slots=[6]), [6]))
+
+
 @pytest.mark.parametrize("family", HYBRIDS)
 def test_declared_dtypes_correlate_with_transformers(family):
     """A head's norm behind the recurrence makes a small sum as large as any other, and rounding with it: where transformers
