@@ -30,6 +30,7 @@ _CHUNKS = re.compile(r"chunks q(\d+) k(\d+) on (\d+)x(\d+)")
 MATMULS = ("ttnn.linear", "ttnn.experimental.minimal_matmul", "ttnn.experimental.dit_minimal_matmul_addcmul_fused")
 EXPERTS = "ttnn.experimental.deepseek_prefill.moe_fused_swiglu"
 
+SELECTION = "advance_tails"  # whose product reads no weight
 DELTA_RULE = ("ChunkGdnPrepOperation", "ChunkGdnScanOperation", "ChunkGdnDeviceOperation")
 
 Call = Mapping[str, Any]
@@ -161,6 +162,8 @@ def _matmul(call: Call, resolved: Resolved) -> tuple[Work, Ideal]:
     flops = 2 * items * rows * inner * columns * TILE**3
     rate = resolved.board.rates.peak_flops[fidelity(weight["dtype"]).lower()]
     work = Work(_in_dram([*call["inputs"], *call["outputs"]]), cycles=cycles)
+    if call["function"] == SELECTION:
+        return work, Ideal()
     return work, Ideal(weight["bytes"], flops / rate)
 
 

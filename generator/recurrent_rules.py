@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 KINDS = ("gated_delta_net", "full")
 FORMS = tuple(CHUNKS)
 KERNEL = 4  # taps of the one convolution operation
+MOST_ROWS = 8  # of the sizes of waves
 KEY = ("model", "gated_delta_net")
 
 
@@ -87,6 +88,10 @@ def _table(name: str, table: TargetTable, net: GatedDeltaNet) -> Iterator[Proble
     elif table.state_slots < most:
         rule = f"must be at least {most}, the rows of the largest wave: each row has a slot of its own"
         yield Problem((*key, "state_slots"), str(table.state_slots), rule, f"nearest legal value {most}")
+    for index, wave in enumerate(table.waves):
+        if wave * (KERNEL - 1) > TILE:
+            rule = f"is over the {MOST_ROWS} rows whose last {KERNEL - 1} tokens are selected in one tile"
+            yield Problem((*key, "waves", index), str(wave), rule, f"nearest legal value {MOST_ROWS}")
     if table.recurrence == "operation" and net.key_dim != net.value_dim:
         rule = f"takes equal dims of keys and values, and key_dim is {net.key_dim} and value_dim {net.value_dim}"
         yield Problem((*key, "recurrence"), "operation", rule, 'leave it out or write "matmuls"')

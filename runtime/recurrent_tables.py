@@ -19,7 +19,7 @@ from runtime.tables import (
     states,
 )
 
-INPUTS = ("valid", "tail_tokens", "tail_picks")  # what keeps padding out of states
+INPUTS = ("valid", "tail_selection", "tail_picks")  # what keeps padding out of states
 STORED = ("float32", "bfloat16")  # types of the held state of a scan, which itself is float32
 
 

@@ -245,6 +245,7 @@ class DeltaTables:
     """
 
     valid: Any  # [1, 1, tokens, value heads]: 1 for a token, 0 for padding
+    tail_selection: Any  # [1, 1, 32, tokens]: 1 where a token is one of the last of its row
     row_start: Any
     identity: Any
     lower_triangle: Any

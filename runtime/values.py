@@ -13,11 +13,11 @@ import torch
 from runtime.errors import ModuleError
 from runtime.pages import fill_table, read_table
 from runtime.request import LOGITS, PrefillChunk, PrefillRequest, PreparedPrefill
-from runtime.tables import Input, Shape, rotary_switch, window_reach
+from runtime.tables import TILE, Input, Shape, rotary_switch, window_reach
 
 
 class HostValues:
-    """The builders of one module's inputs. Every value is an int32 tensor of the shape that the module states."""
+    """The builders of one module's inputs. Every value is a tensor of the shape that the module states, of int32 unless said."""
 
     def __init__(self, module: ModuleType) -> None:
         self._block_size: int = module.BLOCK_SIZE
@@ -39,7 +39,7 @@ class HostValues:
             "row_bounds": self.row_bounds,
             "last_rows": self.last_rows,
             "valid": self.valid,
-            "tail_tokens": self.tail_tokens,
+            "tail_selection": self.tail_selection,
             "tail_picks": self.tail_picks,
         }
         unknown = {entry.name for inputs in self._inputs.values() for entry in inputs} - set(builders)
@@ -56,7 +56,7 @@ class HostValues:
         return self._inputs[shape]
 
     def value(self, entry: Input, prepared: PreparedPrefill, chunk: PrefillChunk) -> torch.Tensor:
-        """The host value of one input: int32, in the shape that the module states."""
+        """The host value of one input, in the shape that the module states."""
         built = self._builders[entry.name](prepared, chunk)
         if built.shape != entry.shape:
             raise ModuleError(
@@ -144,27 +144,29 @@ class HostValues:
         counts = np.array(self._real(prepared, chunk))
         return (np.arange(chunk.shape.tokens) < counts[:, None]).astype(np.int32).reshape(1, -1)
 
-    def tail_tokens(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
-        """Where in the packed sequence each row's last tokens lie, as many as the convolution carries over [1, carried x
-        rows]; the row's first token in place of one before the pass.
+    def tail_selection(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
+        """[1, 1, 32, rows x tokens] in float32: 1 where a token of the packed sequence is one of the last of its row, as many as
+        the convolution carries over, each in a line of its own; a line is 0 where that token came before the pass.
         """
-        carried, places = self._tails(prepared, chunk, "tail_tokens")
-        firsts = np.arange(chunk.shape.rows).repeat(carried) * chunk.shape.tokens
-        return (firsts + np.maximum(places, 0)).astype(np.int32).reshape(1, -1)
+        carried, places = self._tails(prepared, chunk)
+        lines = np.flatnonzero(places >= 0)
+        selected = np.zeros((1, 1, TILE, chunk.shape.rows * chunk.shape.tokens), dtype=np.float32)
+        selected[0, 0, lines, lines // carried * chunk.shape.tokens + places[lines]] = 1
+        return selected
 
     def tail_picks(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
         """What each row carries over after the pass, out of the tails before it, back to back, and behind them what
-        `tail_tokens` picked [1, carried x rows]: a row with fewer real tokens than it carries keeps some of its old tail.
+        `tail_selection` selects [1, carried x rows]: a row with fewer real tokens than it carries keeps some of its old tail.
         """
-        carried, places = self._tails(prepared, chunk, "tail_picks")
+        carried, places = self._tails(prepared, chunk)
         own = np.arange(len(places))
         row_starts = own // carried * carried
         picked = np.where(places >= 0, len(places) + own, row_starts + carried + places)
         return picked.astype(np.int32).reshape(1, -1)
 
-    def _tails(self, prepared: PreparedPrefill, chunk: PrefillChunk, name: str) -> tuple[int, np.ndarray]:
+    def _tails(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> tuple[int, np.ndarray]:
         """Tokens that each row carries over, and their positions in the pass, below 0 where they came before it."""
-        carried = self._width(chunk, name) // chunk.shape.rows
+        carried = self._width(chunk, "tail_picks") // chunk.shape.rows
         ends = np.array(self._real(prepared, chunk)).repeat(carried)
         return carried, ends + np.tile(np.arange(carried), chunk.shape.rows) - carried
 

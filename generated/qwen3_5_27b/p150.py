@@ -2,17 +2,17 @@
 
 Rebuild:   codegen build qwen3.5-27b --target p150
 Manifest:  models/qwen3.5-27b.toml
-Geometry:  73b05870e72b5ccf
+Geometry:  9e5e609ac8b648cb
 
     64 layers of 5120 hidden and 17408 intermediate, 24 query and 4 key-value heads of 256, 248320 vocabulary
-    6144 tokens of context, 192 key-value blocks of 32 tokens
+    12288 tokens of context, 384 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
     single           1               128 256 512 1024 2048
-    batched          2               128 256 512 1024 2048
+    batched          2               128 256 512 1024
     chunked          1               128 256 512 1024 2048
-    chunked_batched  2               128 256 512 1024 2048
+    chunked_batched  2               128 256 512 1024
 """
 
 from runtime.backend import ttnn
@@ -67,9 +67,9 @@ STATE_SLOTS = 2  # target.p150.state_slots
 TILE = 32
 ROW_SLOTS = TILE  # last rows that one pass can pick: one tile of rows
 TOP_K = 32  # candidates that sampling draws from: one tile of columns
-CONTEXT = 6144  # target.p150.context
+CONTEXT = 12288  # target.p150.context
 BLOCK_SIZE = 32  # target.p150.block_size
-KEY_VALUE_BLOCKS = 192  # target.p150.key_value_blocks
+KEY_VALUE_BLOCKS = 384  # target.p150.key_value_blocks
 PREFILL_CHUNK = 2048  # target.p150.prefill_chunk
 ALIGNMENT = 128  # lcm(32 block, 128 attention chunk, 32 recurrent chunk)
 
@@ -162,26 +162,24 @@ LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "63d1ccfdfeadd680"),
-    Shape("single", 1, 256, 8, 0, "last", "9205d0d491ef5ec1"),
-    Shape("single", 1, 512, 16, 0, "last", "89c232fbeec00b00"),
-    Shape("single", 1, 1024, 32, 0, "last", "57cb20d6f0d142c4"),
-    Shape("single", 1, 2048, 64, 0, "last", "ec4ab261d8c442e9"),
-    Shape("batched", 2, 128, 8, 0, "last", "7b5f0d25fe6ff2dc"),
-    Shape("batched", 2, 256, 16, 0, "last", "278f179d23a59c1e"),
-    Shape("batched", 2, 512, 32, 0, "last", "f10a9e64802fc0a9"),
-    Shape("batched", 2, 1024, 64, 0, "last", "4bf4c6db72870cbb"),
-    Shape("batched", 2, 2048, 128, 0, "last", "e4ef46aa46c276e0"),
-    Shape("chunked", 1, 128, 4, 224, "last", "8a1db8ee075b9fa8"),
-    Shape("chunked", 1, 256, 8, 224, "last", "d5e269f1998d47a4"),
-    Shape("chunked", 1, 512, 16, 224, "last", "051e45b653f7cbf0"),
-    Shape("chunked", 1, 1024, 32, 224, "last", "6af0b5fb75808220"),
-    Shape("chunked", 1, 2048, 64, 224, "last", "7d1bd10317517f47"),
-    Shape("chunked_batched", 2, 128, 8, 224, "last", "d4a9776078937c64"),
-    Shape("chunked_batched", 2, 256, 16, 224, "last", "a356afe957587fff"),
-    Shape("chunked_batched", 2, 512, 32, 224, "last", "b47e55f88e08e86a"),
-    Shape("chunked_batched", 2, 1024, 64, 224, "last", "d4b0a485a01570ce"),
-    Shape("chunked_batched", 2, 2048, 128, 224, "last", "2e4b94706ebb0d38"),
+    Shape("single", 1, 128, 4, 0, "last", "3b9699e13fd1570b"),
+    Shape("single", 1, 256, 8, 0, "last", "a2eb52f651c85035"),
+    Shape("single", 1, 512, 16, 0, "last", "7f8d60e3f04b6b40"),
+    Shape("single", 1, 1024, 32, 0, "last", "c3bbff4ec038b408"),
+    Shape("single", 1, 2048, 64, 0, "last", "8d4658965b81aeca"),
+    Shape("batched", 2, 128, 8, 0, "last", "83dc45522d909cee"),
+    Shape("batched", 2, 256, 16, 0, "last", "51a3f37c5361451a"),
+    Shape("batched", 2, 512, 32, 0, "last", "27ea49c334720aff"),
+    Shape("batched", 2, 1024, 64, 0, "last", "243e55d1c19b49ea"),
+    Shape("chunked", 1, 128, 4, 416, "last", "620413d9e2d15513"),
+    Shape("chunked", 1, 256, 8, 416, "last", "6a99bcf6b5f546d9"),
+    Shape("chunked", 1, 512, 16, 416, "last", "28ecd6b3d035032c"),
+    Shape("chunked", 1, 1024, 32, 416, "last", "6415382072a1106a"),
+    Shape("chunked", 1, 2048, 64, 416, "last", "c936648714aa150c"),
+    Shape("chunked_batched", 2, 128, 8, 416, "last", "0369efa389ea2253"),
+    Shape("chunked_batched", 2, 256, 16, 416, "last", "e1f84bd2365ff7b4"),
+    Shape("chunked_batched", 2, 512, 32, 416, "last", "6723c8ac7605458e"),
+    Shape("chunked_batched", 2, 1024, 64, 416, "last", "724ff91b90250ddd"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -250,55 +248,51 @@ MATMULS = {
     ("mixed", 16): multicast_2d(11, 8, 8, 1, 4, 2, 32, 2, 32),
     ("mixed", 32): multicast_2d(11, 8, 5, 1, 4, 4, 32, 4, 32),
     ("mixed", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 32),
-    ("mixed", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 32),
     ("output_gate", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("output_gate", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
     ("output_gate", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
     ("output_gate", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
     ("output_gate", 64): multicast_2d(11, 10, 8, 1, 3, 7, 18, 7, 18),
-    ("output_gate", 128): multicast_2d(11, 10, 8, 1, 3, 13, 9, 13, 18),
     ("rates", 4): multicast_2d(11, 4, 8, 1, 1, 1, 1, 1, 1),
     ("rates", 8): multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1),
     ("rates", 16): multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1),
     ("rates", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1),
     ("rates", 64): multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1),
-    ("rates", 128): multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1),
+    ("tails", 4): multicast_1d(11, 10, 4, 1, 3, 1, 3, 1, 3),
+    ("tails", 8): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
+    ("tails", 16): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
+    ("tails", 32): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
+    ("tails", 64): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
     ("delta_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("delta_output", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
     ("delta_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
     ("delta_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
     ("delta_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
-    ("delta_output", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 16),
     ("query_key_value", 4): multicast_1d(11, 10, 8, 1, 3, 4, 3, 4, 3),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 1, 3, 8, 3, 8, 3),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 24, 2, 24),
     ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 24, 4, 24),
     ("query_key_value", 64): multicast_2d(11, 10, 5, 1, 4, 7, 24, 7, 24),
-    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 12, 13, 24),
     ("attention_gate", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("attention_gate", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
     ("attention_gate", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
     ("attention_gate", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
     ("attention_gate", 64): multicast_2d(11, 10, 8, 1, 3, 7, 18, 7, 18),
-    ("attention_gate", 128): multicast_2d(11, 10, 8, 1, 3, 13, 9, 13, 18),
     ("attention_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("attention_output", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
     ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
     ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
     ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
-    ("attention_output", 128): multicast_2d(11, 10, 3, 1, 4, 13, 4, 13, 16),
     ("gate_up", 4): minimal(11, 10, 1, 8, 52, 1, 4),
     ("gate_up", 8): minimal(11, 10, 1, 8, 52, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 5, 50, 2, 2),
     ("gate_up", 32): minimal(11, 10, 4, 8, 20, 1, 4),
     ("gate_up", 64): minimal(11, 10, 7, 8, 20, 1, 4),
-    ("gate_up", 128): minimal(11, 10, 13, 8, 4, 1, 4),
     ("down", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("down", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
     ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
     ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
     ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
-    ("down", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 16),
     ("head", 1): multicast_1d(11, 10, 5, 1, 4, 1, 72, 1, 72),
 }
 
@@ -318,7 +312,6 @@ ATTENTION = {
     ("batched", 2, 256): attention_chunks(128, 256),
     ("batched", 2, 512): attention_chunks(256, 256),
     ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(128, 256),
     ("chunked", 1, 128): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(64, 128),
     ("chunked", 1, 512): attention_chunks(128, 128),
@@ -328,7 +321,6 @@ ATTENTION = {
     ("chunked_batched", 2, 256): attention_chunks(128, 128),
     ("chunked_batched", 2, 512): attention_chunks(128, 128),
     ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
@@ -338,7 +330,6 @@ PLACES = {
     16: Places(L1, L1, L1, L1),
     32: Places(DRAM, DRAM, DRAM, L1),
     64: Places(DRAM, DRAM, DRAM, DRAM),
-    128: Places(DRAM, DRAM, L1, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -458,7 +449,7 @@ def packed_inputs(shape):
         Input("fill_table", (1, shape.fill_pages), ttnn.int32, "always"),
         Input("last_rows", (1, ROW_SLOTS), ttnn.uint32, "changed"),
         Input("valid", (1, packed), ttnn.uint32, "changed"),
-        Input("tail_tokens", (1, TAIL_TOKENS * shape.rows), ttnn.uint32, "changed"),
+        Input("tail_selection", (1, 1, TILE, packed), ttnn.bfloat16, "changed"),
         Input("tail_picks", (1, TAIL_TOKENS * shape.rows), ttnn.uint32, "changed"),
     )
 
@@ -517,6 +508,7 @@ def delta_tables(inputs, weights):
     valid = ttnn.embedding(inputs.valid, weights.validity, layout=TILED, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
     return DeltaTables(
         valid=ttnn.unsqueeze_to_4D(valid),
+        tail_selection=ttnn.to_layout(inputs.tail_selection, TILED, memory_config=DRAM),
         row_start=weights.row_start,
         identity=weights.identity,
         lower_triangle=weights.lower_triangle,
@@ -650,12 +642,20 @@ def each(packed, rows):
 ROWS_OF = {"single": whole, "batched": each, "chunked": whole, "chunked_batched": each}
 
 
-def advance_tails(mixed, tails, inputs, shape):
-    """The last real tokens of each row become its tail; a row with fewer of them than a tail keeps what it lacks."""
-    tokens = ttnn.to_layout(mixed, ROW_MAJOR, memory_config=DRAM)
-    picked = ttnn.embedding(inputs.tail_tokens, tokens, layout=ROW_MAJOR, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
-    ttnn.deallocate(tokens)
-    both = ttnn.concat([*tails[: shape.rows], picked], dim=1, memory_config=DRAM)
+def advance_tails(mixed, tails, delta, inputs, shape):
+    """The last real tokens of each row become its tail; a row with fewer of them than a tail keeps what it lacks. They are
+    selected by a product with ones and zeros, which is exact and reads the tokens as they lie.
+    """
+    selected = ttnn.linear(
+        delta.tail_selection,
+        mixed,
+        dtype=ACTIVATION_DTYPE,
+        memory_config=DRAM,
+        program_config=MATMULS["tails", shape.token_tiles],
+        compute_kernel_config=RATE_COMPUTE,
+    )
+    selected = ttnn.reshape(ttnn.to_layout(selected, ROW_MAJOR, memory_config=DRAM), (1, TILE, CONVOLUTION_WIDTH))
+    both = ttnn.concat([*tails[: shape.rows], selected], dim=1, memory_config=DRAM)
     ends = ttnn.embedding(inputs.tail_picks, both, layout=ROW_MAJOR, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
     for end, tail in zip(ROWS_OF[shape.variant](ends, shape.rows), tails):
         ttnn.copy(end, tail)
@@ -670,7 +670,7 @@ def convolve(projected, tails, delta, layer, inputs, shape):
     rows = []
     for own, tail in zip(ROWS_OF[shape.variant](mixed, shape.rows), tails):
         rows.append(convolve_row(own, tail, delta, layer))
-    advance_tails(projected.mixed, tails, inputs, shape)
+    advance_tails(projected.mixed, tails, delta, inputs, shape)
     ttnn.deallocate(projected.mixed)
     return Convolved(tuple(rows), projected)
 

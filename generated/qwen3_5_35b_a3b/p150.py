@@ -312,6 +312,13 @@ MATMULS = {
     ("rates", 64): multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1),
     ("rates", 128): multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1),
     ("rates", 256): multicast_2d(11, 10, 8, 2, 1, 26, 1, 26, 1),
+    ("tails", 4): multicast_1d(11, 10, 4, 1, 3, 1, 3, 1, 3),
+    ("tails", 8): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
+    ("tails", 16): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
+    ("tails", 32): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
+    ("tails", 64): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
+    ("tails", 128): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
+    ("tails", 256): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
     ("delta_output", 4): multicast_2d(11, 4, 8, 1, 2, 1, 6, 1, 6),
     ("delta_output", 8): multicast_2d(11, 8, 8, 1, 2, 1, 6, 1, 6),
     ("delta_output", 16): multicast_2d(11, 8, 8, 1, 3, 2, 6, 2, 6),
@@ -597,7 +604,7 @@ def packed_inputs(shape):
         Input("fill_table", (1, shape.fill_pages), ttnn.int32, "always"),
         Input("last_rows", (1, ROW_SLOTS), ttnn.uint32, "changed"),
         Input("valid", (1, packed), ttnn.uint32, "changed"),
-        Input("tail_tokens", (1, TAIL_TOKENS * shape.rows), ttnn.uint32, "changed"),
+        Input("tail_selection", (1, 1, TILE, packed), ttnn.bfloat16, "changed"),
         Input("tail_picks", (1, TAIL_TOKENS * shape.rows), ttnn.uint32, "changed"),
     )
 
@@ -656,6 +663,7 @@ def delta_tables(inputs, weights):
     valid = ttnn.embedding(inputs.valid, weights.validity, layout=TILED, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
     return DeltaTables(
         valid=ttnn.unsqueeze_to_4D(valid),
+        tail_selection=ttnn.to_layout(inputs.tail_selection, TILED, memory_config=DRAM),
         row_start=weights.row_start,
         identity=weights.identity,
         lower_triangle=weights.lower_triangle,
@@ -917,12 +925,20 @@ def each(packed, rows):
 ROWS_OF = {"single": whole, "batched": each, "chunked": whole, "chunked_batched": each}
 
 
-def advance_tails(mixed, tails, inputs, shape):
-    """The last real tokens of each row become its tail; a row with fewer of them than a tail keeps what it lacks."""
-    tokens = ttnn.to_layout(mixed, ROW_MAJOR, memory_config=DRAM)
-    picked = ttnn.embedding(inputs.tail_tokens, tokens, layout=ROW_MAJOR, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
-    ttnn.deallocate(tokens)
-    both = ttnn.concat([*tails[: shape.rows], picked], dim=1, memory_config=DRAM)
+def advance_tails(mixed, tails, delta, inputs, shape):
+    """The last real tokens of each row become its tail; a row with fewer of them than a tail keeps what it lacks. They are
+    selected by a product with ones and zeros, which is exact and reads the tokens as they lie.
+    """
+    selected = ttnn.linear(
+        delta.tail_selection,
+        mixed,
+        dtype=ACTIVATION_DTYPE,
+        memory_config=DRAM,
+        program_config=MATMULS["tails", shape.token_tiles],
+        compute_kernel_config=RATE_COMPUTE,
+    )
+    selected = ttnn.reshape(ttnn.to_layout(selected, ROW_MAJOR, memory_config=DRAM), (1, TILE, CONVOLUTION_WIDTH))
+    both = ttnn.concat([*tails[: shape.rows], selected], dim=1, memory_config=DRAM)
     ends = ttnn.embedding(inputs.tail_picks, both, layout=ROW_MAJOR, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
     for end, tail in zip(ROWS_OF[shape.variant](ends, shape.rows), tails):
         ttnn.copy(end, tail)
@@ -937,7 +953,7 @@ def convolve(projected, tails, delta, layer, inputs, shape):
     rows = []
     for own, tail in zip(ROWS_OF[shape.variant](mixed, shape.rows), tails):
         rows.append(convolve_row(own, tail, delta, layer))
-    advance_tails(projected.mixed, tails, inputs, shape)
+    advance_tails(projected.mixed, tails, delta, inputs, shape)
     ttnn.deallocate(projected.mixed)
     return Convolved(tuple(rows), projected)
 

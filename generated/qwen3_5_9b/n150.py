@@ -2,10 +2,10 @@
 
 Rebuild:   codegen build qwen3.5-9b --target n150
 Manifest:  models/qwen3.5-9b.toml
-Geometry:  49fc9bf067fdc3a3
+Geometry:  a89745d5b987272a
 
     32 layers of 4096 hidden and 12288 intermediate, 16 query and 4 key-value heads of 256, 248320 vocabulary
-    22528 tokens of context, 704 key-value blocks of 32 tokens
+    24576 tokens of context, 768 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
@@ -67,9 +67,9 @@ STATE_SLOTS = 2  # target.n150.state_slots
 TILE = 32
 ROW_SLOTS = TILE  # last rows that one pass can pick: one tile of rows
 TOP_K = 32  # candidates that sampling draws from: one tile of columns
-CONTEXT = 22528  # target.n150.context
+CONTEXT = 24576  # target.n150.context
 BLOCK_SIZE = 32  # target.n150.block_size
-KEY_VALUE_BLOCKS = 704  # target.n150.key_value_blocks
+KEY_VALUE_BLOCKS = 768  # target.n150.key_value_blocks
 PREFILL_CHUNK = 2048  # target.n150.prefill_chunk
 ALIGNMENT = 128  # lcm(32 block, 128 attention chunk, 32 recurrent chunk)
 
@@ -162,26 +162,26 @@ LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "ec939727dd235823"),
-    Shape("single", 1, 256, 8, 0, "last", "3532171a396e601b"),
-    Shape("single", 1, 512, 16, 0, "last", "3e4830018c98d902"),
-    Shape("single", 1, 1024, 32, 0, "last", "d2ca4a58f472db5d"),
-    Shape("single", 1, 2048, 64, 0, "last", "039f61eac4862043"),
-    Shape("batched", 2, 128, 8, 0, "last", "1b6662ccd9fa8f6a"),
-    Shape("batched", 2, 256, 16, 0, "last", "33ade38ad4959054"),
-    Shape("batched", 2, 512, 32, 0, "last", "45aa7eb03fc1d4e1"),
-    Shape("batched", 2, 1024, 64, 0, "last", "ed5687d6572003f5"),
-    Shape("batched", 2, 2048, 128, 0, "last", "79639be911e09da6"),
-    Shape("chunked", 1, 128, 4, 736, "last", "813d7da0d059cc64"),
-    Shape("chunked", 1, 256, 8, 736, "last", "4dbe50b5eaac432c"),
-    Shape("chunked", 1, 512, 16, 736, "last", "0d381b23fb63d810"),
-    Shape("chunked", 1, 1024, 32, 736, "last", "fe8e74b2f46db657"),
-    Shape("chunked", 1, 2048, 64, 736, "last", "bf0888c768881cfb"),
-    Shape("chunked_batched", 2, 128, 8, 736, "last", "ab58032eb39ac548"),
-    Shape("chunked_batched", 2, 256, 16, 736, "last", "c571d6a13d259aba"),
-    Shape("chunked_batched", 2, 512, 32, 736, "last", "6a81f9d98336c87e"),
-    Shape("chunked_batched", 2, 1024, 64, 736, "last", "8ec630bdd55ce398"),
-    Shape("chunked_batched", 2, 2048, 128, 736, "last", "52d7b654f6811b9a"),
+    Shape("single", 1, 128, 4, 0, "last", "bf92332a18e62ea9"),
+    Shape("single", 1, 256, 8, 0, "last", "5117267b719d06e1"),
+    Shape("single", 1, 512, 16, 0, "last", "b2df4db384174543"),
+    Shape("single", 1, 1024, 32, 0, "last", "92b0ba719c561722"),
+    Shape("single", 1, 2048, 64, 0, "last", "18df40a41e02317c"),
+    Shape("batched", 2, 128, 8, 0, "last", "2179b6b39bf636af"),
+    Shape("batched", 2, 256, 16, 0, "last", "3de0031b8caa7c31"),
+    Shape("batched", 2, 512, 32, 0, "last", "880ab8467086a312"),
+    Shape("batched", 2, 1024, 64, 0, "last", "a96bd2a4c28ac6e9"),
+    Shape("batched", 2, 2048, 128, 0, "last", "e001ab93021ca60c"),
+    Shape("chunked", 1, 128, 4, 800, "last", "b4573ba6f708a008"),
+    Shape("chunked", 1, 256, 8, 800, "last", "04bf270e89817312"),
+    Shape("chunked", 1, 512, 16, 800, "last", "10d772565194c479"),
+    Shape("chunked", 1, 1024, 32, 800, "last", "4f0f6955b9ee48f9"),
+    Shape("chunked", 1, 2048, 64, 800, "last", "c61a63fb1d0b1df2"),
+    Shape("chunked_batched", 2, 128, 8, 800, "last", "168e97e5114ce91b"),
+    Shape("chunked_batched", 2, 256, 16, 800, "last", "a6237473f1199909"),
+    Shape("chunked_batched", 2, 512, 32, 800, "last", "9fa5a48565e2bdca"),
+    Shape("chunked_batched", 2, 1024, 64, 800, "last", "84f29a2038b6740e"),
+    Shape("chunked_batched", 2, 2048, 128, 800, "last", "3e73db523e8a6fe3"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -263,6 +263,12 @@ MATMULS = {
     ("rates", 32): multicast_2d(8, 8, 8, 4, 1, 4, 1, 4, 1),
     ("rates", 64): multicast_2d(8, 8, 8, 4, 1, 8, 1, 8, 1),
     ("rates", 128): multicast_2d(8, 8, 8, 4, 1, 16, 1, 16, 1),
+    ("tails", 4): multicast_1d(8, 8, 4, 1, 4, 1, 4, 1, 4),
+    ("tails", 8): multicast_1d(8, 8, 8, 1, 4, 1, 4, 1, 4),
+    ("tails", 16): multicast_1d(8, 8, 8, 1, 4, 1, 4, 1, 4),
+    ("tails", 32): multicast_1d(8, 8, 8, 1, 4, 1, 4, 1, 4),
+    ("tails", 64): multicast_1d(8, 8, 8, 1, 4, 1, 4, 1, 4),
+    ("tails", 128): multicast_1d(8, 8, 8, 1, 4, 1, 4, 1, 4),
     ("delta_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("delta_output", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("delta_output", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
@@ -458,7 +464,7 @@ def packed_inputs(shape):
         Input("fill_table", (1, shape.fill_pages), ttnn.int32, "always"),
         Input("last_rows", (1, ROW_SLOTS), ttnn.uint32, "changed"),
         Input("valid", (1, packed), ttnn.uint32, "changed"),
-        Input("tail_tokens", (1, TAIL_TOKENS * shape.rows), ttnn.uint32, "changed"),
+        Input("tail_selection", (1, 1, TILE, packed), ttnn.bfloat16, "changed"),
         Input("tail_picks", (1, TAIL_TOKENS * shape.rows), ttnn.uint32, "changed"),
     )
 
@@ -517,6 +523,7 @@ def delta_tables(inputs, weights):
     valid = ttnn.embedding(inputs.valid, weights.validity, layout=TILED, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
     return DeltaTables(
         valid=ttnn.unsqueeze_to_4D(valid),
+        tail_selection=ttnn.to_layout(inputs.tail_selection, TILED, memory_config=DRAM),
         row_start=weights.row_start,
         identity=weights.identity,
         lower_triangle=weights.lower_triangle,
@@ -650,12 +657,20 @@ def each(packed, rows):
 ROWS_OF = {"single": whole, "batched": each, "chunked": whole, "chunked_batched": each}
 
 
-def advance_tails(mixed, tails, inputs, shape):
-    """The last real tokens of each row become its tail; a row with fewer of them than a tail keeps what it lacks."""
-    tokens = ttnn.to_layout(mixed, ROW_MAJOR, memory_config=DRAM)
-    picked = ttnn.embedding(inputs.tail_tokens, tokens, layout=ROW_MAJOR, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
-    ttnn.deallocate(tokens)
-    both = ttnn.concat([*tails[: shape.rows], picked], dim=1, memory_config=DRAM)
+def advance_tails(mixed, tails, delta, inputs, shape):
+    """The last real tokens of each row become its tail; a row with fewer of them than a tail keeps what it lacks. They are
+    selected by a product with ones and zeros, which is exact and reads the tokens as they lie.
+    """
+    selected = ttnn.linear(
+        delta.tail_selection,
+        mixed,
+        dtype=ACTIVATION_DTYPE,
+        memory_config=DRAM,
+        program_config=MATMULS["tails", shape.token_tiles],
+        compute_kernel_config=RATE_COMPUTE,
+    )
+    selected = ttnn.reshape(ttnn.to_layout(selected, ROW_MAJOR, memory_config=DRAM), (1, TILE, CONVOLUTION_WIDTH))
+    both = ttnn.concat([*tails[: shape.rows], selected], dim=1, memory_config=DRAM)
     ends = ttnn.embedding(inputs.tail_picks, both, layout=ROW_MAJOR, dtype=ACTIVATION_DTYPE, memory_config=DRAM)
     for end, tail in zip(ROWS_OF[shape.variant](ends, shape.rows), tails):
         ttnn.copy(end, tail)
@@ -670,7 +685,7 @@ def convolve(projected, tails, delta, layer, inputs, shape):
     rows = []
     for own, tail in zip(ROWS_OF[shape.variant](mixed, shape.rows), tails):
         rows.append(convolve_row(own, tail, delta, layer))
-    advance_tails(projected.mixed, tails, inputs, shape)
+    advance_tails(projected.mixed, tails, delta, inputs, shape)
     ttnn.deallocate(projected.mixed)
     return Convolved(tuple(rows), projected)
 

@@ -20,6 +20,7 @@ WAVES = (1, 2, 4, 8, 16, 32)
 MOST_WAVE_TOKENS = 8192
 BLOCK, ATTENTION_CHUNK = 32, 128
 LONGEST_CONTEXT = 131072
+CONTEXT_BESIDE_SLOTS = 8192  # tokens that are worth more than twice the sequences with a recurrent state
 SENSIBLE_CONTEXT = 32768  # tokens; less is no reason to keep the layers' weights in bfloat16
 ROWS, CONTEXTS = (
     32,
@@ -99,7 +100,9 @@ def _choose(data: Mapping[str, Any], board: Board, maximum: int, lengths: list[i
                 waves = _waves(resolved, board, wave_tokens)
                 here = replace(resolved, dtypes=dtypes, wave_tokens=wave_tokens, waves=waves)
                 found = _fitted(here, board, weights, maximum)
-                if found is not None and (missing := _without_program(found.resolved)) is None:
+                if found is None or _too_short(found.resolved, maximum):
+                    continue
+                if (missing := _without_program(found.resolved)) is None:
                     return _chosen(data, board, found)
     if missing is not None:
         return Misfit(board.name, f"is too small: {missing}", "no model of these sizes runs on such a board")
@@ -141,6 +144,11 @@ def _with_slots(resolved: Resolved) -> Iterator[Resolved]:
     """With the slots of recurrent states that are wanted, down to one; itself where the model has none."""
     for slots in STATE_SLOTS if resolved.state_slots else (0,):
         yield replace(resolved, state_slots=slots)
+
+
+def _too_short(resolved: Resolved, maximum: int) -> bool:
+    """Whether fewer state slots should make room for a longer context."""
+    return resolved.state_slots > STATE_SLOTS[-1] and resolved.context < min(maximum, CONTEXT_BESIDE_SLOTS)
 
 
 def _waves(resolved: Resolved, board: Board, wave_tokens: int) -> tuple[int, ...]:
@@ -266,7 +274,9 @@ def _dtype_notes(weights: str, pair: tuple[str, str], whole: int) -> dict[str, s
 
 def _slots_note(resolved: Resolved) -> str:
     held = "sequences whose recurrent state is held at a time"
-    return held if resolved.state_slots == STATE_SLOTS[0] else f"{held}: the memory holds no {2 * resolved.state_slots}"
+    if resolved.state_slots == STATE_SLOTS[0]:
+        return held
+    return f"{held}: the memory holds no {2 * resolved.state_slots} beside a context of {CONTEXT_BESIDE_SLOTS}"
 
 
 def _experts_note(resolved: Resolved) -> str:

@@ -86,6 +86,7 @@ def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
         MatmulRole("mixed", resolved.hidden, net.convolution_width, dtypes.weights, dtypes.activation),
         MatmulRole("output_gate", resolved.hidden, net.value_width, dtypes.weights, dtypes.activation),
         MatmulRole("rates", resolved.hidden, net.value_heads, "bfloat16", "float32"),
+        MatmulRole("tails", 0, net.convolution_width, "bfloat16", dtypes.activation, over_tokens=True, one_row=True),
         MatmulRole(
             "delta_output",
             net.value_width,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WIDE, NARROW = TILE_BYTES["float32"], TILE_BYTES["bfloat16"]
 MIXED = 2 * WIDE + 2 * NARROW + 2 * WIDE  # buffers of an operation on float32 and bfloat16 tiles: two of each and of what is made
 REPEATED = 8 * WIDE  # of one on float32 tiles that repeats a row of the second
-UNTILIZED_TILES = 16  # that a core takes at least
+UNTILIZED = 64 * NARROW  # of one tile row, at most
 INDICES = 8  # of a row's pages in the buffers of picking rows
 JOININGS = (2, 4, 8, 16, 32)  # blocks of a chunk that products join
 
@@ -92,12 +92,13 @@ def _convolution(
         reads = (own,) if several else (mixed,)
         table_bytes = 2 * tail * row_bytes + taps
         yield Step("qkv_causal_conv1d_silu", reads, tuple(made), reads if several else (), table_bytes, buffers, own.tiles)
-    rows = Tensor("mixed_rows", mixed.tiles, mixed.dtype)
-    yield Step("untilize", (mixed,), (rows,), (), 0, tiles(net.convolution_width) * NARROW, mixed.tiles // UNTILIZED_TILES)
-    picked = tail * shape.rows * row_bytes
+    width = tiles(net.convolution_width)
+    selected, lines = (Tensor(name, width, mixed.dtype) for name in ("selected", "lines"))
+    yield Step("tails", (mixed,), (selected,), (), shape.token_tiles * NARROW, role="tails")
+    yield Step("untilize", (selected,), (lines,), (selected,), 0, UNTILIZED, width)
+    picked, tile_rows = tail * shape.rows * row_bytes, TILE * row_bytes
     index_bytes = 4 * tail * shape.rows
-    yield Step("embedding", (), (), (rows, mixed), 2 * picked + index_bytes, row_bytes + picking_bytes, tail * shape.rows)
-    yield Step("concat", (), (), (), 4 * picked, 2 * row_bytes, 2 * tail * shape.rows)
+    yield Step("concat", (), (), (lines, mixed), 2 * (picked + tile_rows), 2 * row_bytes, tail * shape.rows + TILE)
     yield Step("embedding", (), (), (), 2 * picked + index_bytes, row_bytes + picking_bytes, tail * shape.rows)
     for _ in range(shape.rows):
         if several:

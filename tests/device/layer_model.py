@@ -36,6 +36,7 @@ NAMES = {  # step of the model -> device operations that it may be
     "down": {"MatmulDeviceOperation", "MinimalMatmulDeviceOperation"},
     "attention_gate": {"MatmulDeviceOperation"},
     "mixed": {"MatmulDeviceOperation"},
+    "tails": {"MatmulDeviceOperation"},
     "output_gate": {"MatmulDeviceOperation"},
     "rates": {"MatmulDeviceOperation"},
     "delta_output": {"MatmulDeviceOperation", "MinimalMatmulDeviceOperation"},
@@ -196,6 +197,8 @@ def allowance(layer: Layer, step: Step) -> float:
         return 1.5
     if step.operation == "delta_rule":  # the library's own choice of geometry, at most
         return 1.6
+    if step.operation == "tails":  # a product in one step holds its inputs once
+        return 1.8
     if step.operation == "rates":  # sums in float32 need no second buffer where that is the output's type
         return 1.2
     if step.operation == "untilize":

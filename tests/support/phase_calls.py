@@ -44,16 +44,19 @@ def inputs_of(bench: HybridBench, shape: Shape, counts: Sequence[int]) -> Simple
     """Which tokens are real and where tails come from, for rows with so many real tokens each."""
     carried = bench.module.TAIL_TOKENS
     counts = [*counts, *[0] * (shape.rows - len(counts))]
-    valid, tokens, picks = [], [], []
+    valid, picks = [], []
+    selection = torch.zeros(1, 1, 32, shape.rows * shape.tokens)
     for row, count in enumerate(counts):
         valid += [1] * count + [0] * (shape.tokens - count)
         for index in range(carried):
             place = count + index - carried
-            tokens.append(row * shape.tokens + max(place, 0))
             own = carried * row + index
+            if place >= 0:
+                selection[0, 0, own, row * shape.tokens + place] = 1
             picks.append(carried * shape.rows + own if place >= 0 else carried * row + count + index)
-    made = {"valid": valid, "tail_tokens": tokens, "tail_picks": picks}
+    made = {"valid": valid, "tail_picks": picks}
     return SimpleNamespace(
+        tail_selection=on_device(bench, selection, layout=ttnn.ROW_MAJOR_LAYOUT),
         **{
             name: on_device(bench, torch.tensor([values]), ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)
             for name, values in made.items()

@@ -95,7 +95,7 @@ def _with_states(inputs: Any) -> Any:
         return (
             *inputs(shape),
             Input("valid", (1, shape.rows * shape.tokens), ttnn.uint32, "always"),
-            Input("tail_tokens", carried, ttnn.uint32, "always"),
+            Input("tail_selection", (1, 1, 32, shape.rows * shape.tokens), ttnn.bfloat16, "always"),
             Input("tail_picks", carried, ttnn.uint32, "always"),
         )
 
@@ -128,12 +128,11 @@ def _recur(hidden: Any, valid: Any, inputs: Any, layer: Any, weights: Any, state
         ttnn.copy(ttnn.add(states[row], seen), states[row])
         back = ttnn.slice(weights.spread_back, (0, 0, 0, 0), (1, 1, tokens, 32))
         parts.append(ttnn.linear(back, states[row], dtype=ttnn.bfloat16))
-    picked = ttnn.embedding(
-        inputs.tail_tokens, ttnn.reshape(mixed, (1, 1, rows * tokens, WIDTH)), layout=ttnn.ROW_MAJOR_LAYOUT
-    )
-    both = ttnn.concat([*tails[:rows], picked], dim=1)
+    selection = ttnn.to_layout(inputs.tail_selection, ttnn.TILE_LAYOUT)
+    picked = ttnn.to_layout(ttnn.linear(selection, ttnn.reshape(mixed, (1, 1, rows * tokens, WIDTH))), ttnn.ROW_MAJOR_LAYOUT)
+    both = ttnn.concat([*tails[:rows], ttnn.reshape(picked, (1, 32, WIDTH))], dim=1)
     ends = ttnn.embedding(
-        inputs.tail_picks, ttnn.reshape(both, (2 * CARRIED * rows, WIDTH)), layout=ttnn.ROW_MAJOR_LAYOUT
+        inputs.tail_picks, ttnn.reshape(both, (CARRIED * rows + 32, WIDTH)), layout=ttnn.ROW_MAJOR_LAYOUT
     )
     for row in range(rows):
         ttnn.copy(ttnn.slice(ends, (0, CARRIED * row, 0), (1, CARRIED * (row + 1), WIDTH)), tails[row])

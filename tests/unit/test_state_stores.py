@@ -167,17 +167,19 @@ def test_inputs_that_keep_padding_out_of_states_follow_their_definition(lengths,
     prepared, chunk = plan_of(lengths, start, stop, shape)
     entries = {entry.name: entry for entry in values.inputs(shape)}
     rows, width = shape.rows, shape.tokens
-    valid, tokens, picks = np.zeros((rows, width), int), np.zeros(3 * rows, int), np.zeros(3 * rows, int)
+    valid, picks = np.zeros((rows, width), int), np.zeros(3 * rows, int)
+    selection = np.zeros((32, rows * width))
     for row in range(rows):
         real = max(0, min(lengths[row], stop) - start) if row < len(lengths) else 0
         valid[row, :real] = 1
         for i in range(CARRIED):
             position = real + i - 3
-            tokens[3 * row + i] = row * width + max(position, 0)
+            if position >= 0:
+                selection[3 * row + i, row * width + position] = 1
             picks[3 * row + i] = 3 * rows + 3 * row + i if position >= 0 else 3 * row + real + i
-    for name, wanted in (("valid", valid), ("tail_tokens", tokens), ("tail_picks", picks)):
+    for name, wanted in (("valid", valid), ("tail_selection", selection), ("tail_picks", picks)):
         found = values.value(entries[name], prepared, chunk)
-        assert found.dtype == torch.int32 and found.flatten().tolist() == wanted.flatten().tolist(), name
+        assert found.flatten().tolist() == wanted.flatten().tolist(), name
 
 
 def test_a_pass_that_stops_before_it_is_full_computes_and_writes_nothing_past_its_stop():
