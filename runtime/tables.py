@@ -251,7 +251,6 @@ class DeltaTables:
     lower_triangle: Any
     all_ones: Any = None
     quadrants: Any = None
-    strict_triangle: Any = None
     first_joining: Any = None
     joining: tuple[Any, ...] = ()
     query_length: Any = None

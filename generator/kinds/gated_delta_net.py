@@ -33,7 +33,6 @@ def constants(resolved: Resolved) -> tuple[WeightRow, ...]:
     if resolved.gated_delta_net.form == "operation":
         rows += [WeightRow(name, (), rule, square, "STATE_DTYPE") for name, rule in {**names, "all_ones": "ones"}.items()]
         return (*rows, WeightRow("quadrants", (), "quadrants", "(1, 1, TILE, 3 * TILE)", "STATE_DTYPE"))
-    names |= {"strict_triangle": "below_diagonal"}
     names |= {f"joining_{block}": f"joining_{block}" for block in JOINED_BLOCKS}
     rows += [WeightRow(name, (), rule, square, "STATE_DTYPE") for name, rule in names.items()]
     lengths = {"query_length": "scaled_unit_length", "key_length": "unit_length"}
