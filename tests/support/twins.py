@@ -66,10 +66,9 @@ class Rig:
         )
 
     def poison(self, blocks: Sequence[int]) -> None:
-        """Make these blocks of every store hold what no prompt leaves there."""
-        for tensors in vars(self.stores).values():
-            for tensor in tensors:
-                tensor.ownership.buffer.writable()[list(blocks)] = 1e4
+        """Make these blocks of every cache hold what no prompt leaves there."""
+        for tensor in (*self.stores.keys, *self.stores.values):
+            tensor.ownership.buffer.writable()[list(blocks)] = 1e4
 
     def expected(self, call: SimpleNamespace) -> torch.Tensor:
         """What the reference says of the last token of each prompt: [rows, vocabulary]."""
@@ -81,8 +80,8 @@ class Rig:
         return {buffer.address for buffer in self.device.live_tensors()}
 
     def blocks(self) -> torch.Tensor:
-        """Every store of every layer: [stores x layers, blocks, heads, block, head_dim]."""
-        return torch.stack([ttnn.to_torch(t) for tensors in vars(self.stores).values() for t in tensors]).float()
+        """Both caches of every layer that has them: [caches x layers, blocks, heads, block, head_dim]."""
+        return torch.stack([ttnn.to_torch(tensor) for tensor in (*self.stores.keys, *self.stores.values)]).float()
 
 
 def traced_rig(*arguments: Any, **options: Any) -> Rig:

@@ -19,7 +19,11 @@ MODULES = [
     for model in catalog.names(catalog.BUILT_IN)
     for target in load(catalog.BUILT_IN, model).manifest.target
 ]
-DENSE = [(model, target) for model, target in MODULES if load(catalog.BUILT_IN, model).manifest.model.experts is None]
+DENSE = [  # in every layer, and with attention in every layer
+    (model, target)
+    for model, target in MODULES
+    if (described := load(catalog.BUILT_IN, model).manifest.model).experts is None and described.gated_delta_net is None
+]
 
 
 def opted_in(model: str, target: str) -> ModelFile:

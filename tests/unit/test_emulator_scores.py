@@ -62,6 +62,6 @@ def test_the_second_operand_stands_for_all_along_its_dimensions_of_one(device, s
     assert torch.equal(ttnn.to_torch(product), torch.tanh(whole) * part)
 
 
-def test_a_first_operand_of_one_is_refused(device) -> None:
-    with pytest.raises(ttnn.EmulatorError, match="sizes of the first or 1"):
-        ttnn.add(tiles(device, drawn(1, 1, 64, 96, seed=1)), tiles(device, drawn(2, 4, 64, 96, seed=2)))
+def test_sizes_that_neither_are_equal_nor_one_are_refused(device) -> None:
+    with pytest.raises(ttnn.EmulatorError, match="both inputs must have the same sizes, or 1 where the other's is repeated"):
+        ttnn.add(tiles(device, drawn(1, 2, 64, 96, seed=1)), tiles(device, drawn(1, 4, 64, 96, seed=2)))
