@@ -658,8 +658,8 @@ ROWS_OF = {"single": whole, "batched": each, "chunked": whole, "chunked_batched"
 
 
 def advance_tails(mixed, tails, delta, inputs, shape):
-    """The last real tokens of each row become its tail; a row with fewer of them than a tail keeps what it lacks. They are
-    selected by a product with ones and zeros, which is exact and reads the tokens as they lie.
+    """The last real tokens of each row become its tail; a row with fewer of them keeps what it lacks of its old tail.
+    They are selected by a product with ones and zeros, which is exact and reads the tokens as they lie.
     """
     selected = ttnn.linear(
         delta.tail_selection,

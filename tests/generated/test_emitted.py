@@ -314,7 +314,10 @@ def check_routing(module: ModuleType, role: MatmulRole, token_tiles: int, config
     grid = config.compute_with_storage_grid_size
     assert grid.x <= module.BOARD.grid[0] and grid.y <= module.BOARD.grid[1]
     assert inner % config.in0_block_w == 0 and config.out_subblock_h * config.out_subblock_w <= 4
-    assert config.per_core_N * grid.x >= outputs and config.per_core_M * grid.y >= rows
+    if "1D" in type(config).__name__:
+        assert config.mcast_in0 and config.per_core_M == rows and config.per_core_N * grid.x * grid.y >= outputs
+    else:
+        assert config.per_core_N * grid.x >= outputs and config.per_core_M * grid.y >= rows
 
 
 def check_minimal(module: ModuleType, role: str, token_tiles: int, weight: Any, config: Any) -> None:

@@ -80,8 +80,8 @@ def all_valid(inner: Callable[..., Any], inputs: Any, weights: Any) -> Any:
     return replace(made, valid=valid)
 
 
-def last_padded(self: HostValues, prepared: Any, chunk: Any, name: str) -> tuple[int, np.ndarray]:
-    carried = self._width(chunk, name) // chunk.shape.rows
+def last_padded(self: HostValues, prepared: Any, chunk: Any) -> tuple[int, np.ndarray]:
+    carried = self._width(chunk, "tail_picks") // chunk.shape.rows
     return carried, chunk.shape.tokens + np.tile(np.arange(carried), chunk.shape.rows) - carried
 
 

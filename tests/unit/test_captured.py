@@ -34,10 +34,12 @@ def tensor(*shape: int, dtype: str = "bfloat16", buffer: str = "DRAM") -> dict[s
 
 
 def call(
-    name: str, operation: str, inputs: list, outputs: list, layer: int | None = 0, cores: int = 64, program: str = ""
+    name: str, operation: str, inputs: list, outputs: list, layer: int | None = 0, cores: int = 64, program: str = "",
+    function: str = "attention",
 ):
     return {
         "call": f"ttnn.{name}",
+        "function": function,
         "operation": operation,
         "layer": layer,
         "inputs": inputs,
@@ -292,3 +294,12 @@ def test_the_text_of_attention_chunks_is_read_back() -> None:
     query, keys = tensor(1, 9, 128, 64, buffer="L1"), tensor(1, 3, 128, 64, buffer="L1")
     result = of(attention("", [query, keys, keys], [query], described(Printed(text))))
     assert result["seconds"] == pytest.approx(2 * 3 * (256 + 300) * 1e-9 + 1e-6)
+
+
+def test_the_selection_of_tails_is_work_that_a_roofline_does_not_count() -> None:
+    """It is a product of a table of ones and zeros; what it moves is the module's own doing, not the model's."""
+    chosen, product = matmul(), matmul()
+    chosen["function"] = "advance_tails"
+    assert of(chosen, matmul())["seconds"] == of(product, matmul())["seconds"]
+    assert of(chosen, matmul())["roofline_seconds"] == of(matmul())["roofline_seconds"]
+    assert of(product, matmul())["roofline_seconds"] == pytest.approx(2 * of(matmul())["roofline_seconds"])
