@@ -63,9 +63,8 @@ def convolved(
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """Of each row [tokens, width] what the convolution gives, and the tails after it."""
     held, inputs = tails_of(bench, tails), inputs_of(bench, shape, counts or [shape.tokens] * shape.rows)
-    made = bench.module.convolve(
-        mixed_of(bench, mixed), held, delta_of(bench, shape), layer_of(bench), inputs, shape
-    )
+    delta = delta_of(bench, shape, counts)
+    made = bench.module.convolve(mixed_of(bench, mixed), held, delta, layer_of(bench), inputs, shape)
     assert type(made) is Convolved and len(made.rows) == shape.rows
     return [torch.cat([back(part)[0] for part in row], dim=-1) for row in made.rows], torch.cat([back(tail) for tail in held])
 
