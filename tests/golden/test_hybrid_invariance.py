@@ -232,3 +232,15 @@ def test_other_slots_keep_every_bit_whatever_is_called_and_whatever_fails(bench,
     again = bench.call(rows, **options)
     assert again == expected if isinstance(expected, tuple) else torch.equal(again, expected)
     assert bench.bits(rows, own) == stored and bench.bits(others, slots) == kept
+
+
+@pytest.mark.parametrize("lengths", [(50,), (300,), (100, 70, 128), (300, 290, 257, 384, 301)])
+def test_what_blocks_held_before_reaches_no_state(bench, lengths):
+    """Attention of a padding token may not read what is no number either: a product with 0 would keep that in a tail."""
+    rows, slots = bench.rows(lengths, seed=len(lengths)), list(range(len(lengths)))
+    found = []
+    for held in (0.0, float("nan")):
+        bench.forget()
+        bench.fill(held)
+        found.append((bench.call(rows, slots=slots), bench.bits(rows, slots)))
+    assert torch.equal(found[0][0], found[1][0]) and found[0][1] == found[1][1]
