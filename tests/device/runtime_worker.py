@@ -1,5 +1,6 @@
-"""The runtime on a mock device of the real library: warm-up, calls of every ending, capture, refresh and cleanup of a
-module's narrow passes. Prints one JSON object. Nothing is computed, so it tells what is legal and what is compiled.
+"""The runtime on a mock device of the real library: warm-up, calls of every ending, states moved between slots, capture,
+refresh and cleanup of a module's narrow passes. Prints one JSON object. Nothing is computed, so it tells what is legal and
+what is compiled.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from runtime.expert_weights import arranged
 from runtime.load import load
 from runtime.prefill import Prefill
 from runtime.request import Sampling
+from runtime.stores import allocate
+from runtime.tables import layer_kinds
 
-LAYERS = 2
 REGION = 100_000_000
 ENDINGS = (
     None,
@@ -31,10 +33,12 @@ ENDINGS = (
 
 def narrow(module: Any) -> SimpleNamespace:
     """No wave above two rows."""
-    kept = {name: value for name, value in vars(module).items() if name not in ("TRACES", "PROGRAMS")}
-    traces = tuple([shape for shape in module.TRACES if shape.rows <= 2])
-    programs = tuple([(shape.digest, ending) for shape in traces for ending in module.SAMPLING])
-    return SimpleNamespace(**kept, TRACES=traces, PROGRAMS=programs)
+    narrowed = dict(vars(module))
+    narrowed["TRACES"] = tuple([shape for shape in module.TRACES if shape.rows <= 2])
+    narrowed["PROGRAMS"] = tuple([(shape.digest, ending) for shape in narrowed["TRACES"] for ending in module.SAMPLING])
+    if "RECURRENCE" in narrowed:
+        narrowed["RECURRENCE"] = {rows: form for rows, form in module.RECURRENCE.items() if rows <= 2}
+    return SimpleNamespace(**narrowed)
 
 
 def serve(path: str) -> dict[str, Any]:
@@ -54,20 +58,22 @@ def serve(path: str) -> dict[str, Any]:
             return one()
         return arranged(entry, lambda expert: [one() for _ in range(entry.parts)])
 
-    weights = SimpleNamespace(
-        **empty(module.WEIGHTS), layers=[SimpleNamespace(**empty(module.LAYER_WEIGHTS)) for _ in range(LAYERS)]
-    )
-    layers = [empty(module.STORES) for _ in range(LAYERS)]
-    stores = SimpleNamespace(**{store.name: [layer[store.name] for layer in layers] for store in module.STORES})
-    prefill = Prefill(module, device, weights, stores)
+    def layer(kind: str) -> SimpleNamespace:
+        return SimpleNamespace(**empty([entry for entry in module.LAYER_WEIGHTS if entry.kind in ("", kind)]), kind=kind)
+
+    kinds = layer_kinds(module)[:4] or ("", "")  # two layers, or one of each kind and what lies before it
+    weights = SimpleNamespace(**empty(module.WEIGHTS), layers=[layer(kind) for kind in kinds])
+    length = module.PREFILL_CHUNK + module.ALIGNMENT
+    tokens, pages = np.zeros((2, length), int), np.arange(2 * -(-length // module.BLOCK_SIZE)).reshape(2, -1)
+    prefill = Prefill(module, device, weights, allocate(module, device, layers=len(kinds), blocks=pages.size))
     held = allocated(device)
     prefill.warm_up()
     compiled = device.num_program_cache_entries()
-    length = module.PREFILL_CHUNK + module.ALIGNMENT
-    tokens, pages = np.zeros((2, length), int), np.arange(2 * -(-length // module.BLOCK_SIZE)).reshape(2, -1)
     for lengths in ([100, 90], [length, 200]):
         for sampling in ENDINGS:
             prefill.prefill_forward(tokens, pages, lengths, sampling=sampling)
+    if any(kinds):
+        move_states(prefill, module.PREFILL_CHUNK, tokens, pages)
     report = {
         "region": trace_region(device),
         "operations": {
@@ -86,6 +92,15 @@ def serve(path: str) -> dict[str, Any]:
     finally:
         ttnn.graph.end_graph_capture()
     return report | {"shapes": len(module.TRACES), "orphans": prefill.orphans}
+
+
+def move_states(prefill: Prefill, first: int, tokens: Any, pages: Any) -> None:
+    """A prompt in two slices: the second begins with the first one's state, which went through another slot."""
+    prefill.prefill_forward(tokens[:1], pages[:1], [first], slots=[1], final=False)
+    prefill.copy_state(1, 0)
+    prefill.reset(1)
+    prefill.restore(1, prefill.snapshot(0))
+    prefill.prefill_forward(tokens[:1], pages[:1], [tokens.shape[1]], start_pos=[first], slots=[1])
 
 
 def refresh(prefill: Prefill, plans: Any) -> int:
