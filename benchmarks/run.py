@@ -15,7 +15,17 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import build, command_line, host_time, hybrid, legality, module_import, prefill, verify_memory, workloads
+from benchmarks import (
+    build,
+    command_line,
+    host_time,
+    hybrid,
+    legality,
+    module_import,
+    prefill,
+    verify_memory,
+    workloads,
+)
 from benchmarks.measure import Figure
 
 BENCHMARKS = {

@@ -111,9 +111,11 @@ def choose_attention(
             choice = Attention(query_chunk, key_chunk)
             stored = (choice, head_dim, key_value_dtype, query_dtype)
             size = max(
-                attention_bytes(*stored, windows, table_pages, chained, sinks=sinks)
-                if kind == "full"
-                else attention_bytes(*stored, 0, table_pages, windowed=True, sinks=sinks)
+                (
+                    attention_bytes(*stored, windows, table_pages, chained, sinks=sinks)
+                    if kind == "full"
+                    else attention_bytes(*stored, 0, table_pages, windowed=True, sinks=sinks)
+                )
                 for kind in kinds
             )
             if key_limit % key_chunk or size > l1_bytes:

@@ -141,7 +141,10 @@ def _delta_rule(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tup
     dims, chunks = (net.key_dim, net.value_dim), shape["tokens"] // TILE
     heads = call["outputs"][0]["shape"][0]
     if call["operation"] == DELTA_RULE[0]:
-        return Work(moved, cycles=-(-heads * chunks // resolved.board.cores) * recurrences.prepare_cycles(*dims)), Ideal()
+        return (
+            Work(moved, cycles=-(-heads * chunks // resolved.board.cores) * recurrences.prepare_cycles(*dims)),
+            Ideal(),
+        )
     if call["operation"] == DELTA_RULE[2]:
         cycles = recurrences.fused_cycles(*dims, heads, resolved.board.cores)
         return Work(moved, cycles=chunks * cycles), Ideal()

@@ -164,7 +164,9 @@ def list_models(as_markdown, output, manifests, as_json) -> None:
 @main.command("import")
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("--name", default=None, help="The model's name [default: from the file's, or its folder's].")
-@click.option("--target", "wanted", multiple=True, metavar="T", help="A board; may be repeated [default: all that it fits].")
+@click.option(
+    "--target", "wanted", multiple=True, metavar="T", help="A board; may be repeated [default: all that it fits]."
+)
 @click.option("--force", is_flag=True, help="Overwrite a manifest that is there.")
 @manifests_option
 @json_option

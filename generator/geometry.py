@@ -165,7 +165,8 @@ class Resolved:
     digest: str = ""  # 16 hexadecimal digits over the numbers that shape the emitted module
 
     # What only some models have: a field at its default leaves the digest as if it were not there.
-    sliding_window: int = 0  # tokens that a windowed layer sees up to each one, itself included; 0: no layer has a window
+    # Tokens that a windowed layer sees up to each one, itself included; 0: no layer has a window.
+    sliding_window: int = 0
     full_attention_layers: tuple[int, ...] = ()
     window_reach: int = 0  # tokens before a chunk whose blocks a windowed layer reads
     local_rope: Rope | None = None  # of windowed layers, where it differs
@@ -255,7 +256,9 @@ def _check_recurrence(file: ModelFile, resolved: Resolved) -> None:
     net, cores = resolved.gated_delta_net, resolved.board.cores
     if net is not None and net.form == "operation" and net.value_heads > cores:
         rule = f"is over the {cores} cores of {resolved.target}, one of which the operation takes for each value head"
-        problem = Problem(("model", "gated_delta_net", "value_heads"), str(net.value_heads), rule, 'write recurrence = "matmuls"')
+        problem = Problem(
+            ("model", "gated_delta_net", "value_heads"), str(net.value_heads), rule, 'write recurrence = "matmuls"'
+        )
         raise BoardTooSmall(file.refusal(problem).diagnostics)
 
 
@@ -310,7 +313,9 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
                 f"({query_heads} query + 2 x {key_value_heads} key-value heads) x {head_dim}"
             ),
             "attention_scale": derived_scale,
-            **({"window_reach": f"{window - 1} tokens before a token, in multiples of the alignment"} if window else {}),
+            **(
+                {"window_reach": f"{window - 1} tokens before a token, in multiples of the alignment"} if window else {}
+            ),
             "context_blocks": f"{table.context} context / {table.block_size} block",
             "alignment": (
                 "context: attention over the caches takes no soft cap, so that every row runs from its start"
@@ -343,7 +348,9 @@ def _gated_delta_net(model: Model, table: TargetTable, family: Family) -> GatedD
 def _full_attention_layers(model: Model, window: int) -> tuple[int, ...]:
     """Layers that see all tokens before each, where others do not."""
     if model.layer_kinds is not None:
-        return tuple(layer for layer in range(model.layers) if model.layer_kinds[layer % len(model.layer_kinds)] == "full")
+        return tuple(
+            layer for layer in range(model.layers) if model.layer_kinds[layer % len(model.layer_kinds)] == "full"
+        )
     return (model.full_attention_layers or ()) if window else ()
 
 

@@ -22,9 +22,7 @@ def layer_steps(resolved: Resolved, shape: PassShape, chunks: Cut | None, kind: 
     return tuple(step for steps in part_steps(resolved, shape, chunks, kind) for step in steps)
 
 
-def part_steps(
-    resolved: Resolved, shape: PassShape, chunks: Cut | None, kind: str
-) -> tuple[tuple[Step, ...], ...]:
+def part_steps(resolved: Resolved, shape: PassShape, chunks: Cut | None, kind: str) -> tuple[tuple[Step, ...], ...]:
     """The same for each part by itself: each turns `hidden` into `summed`, which is the next one's hidden."""
     size = shape.token_tiles * tiles(resolved.hidden)
     hidden, summed = (Tensor(name, size, resolved.dtypes.activation) for name in ("hidden", "summed"))

@@ -70,7 +70,12 @@ class Module:
         proven = {kind: {"state": self.state(kind)} for kind in proofs.KINDS}
         for kind, proof in self.proven.items():
             proven[kind] |= {"command": proof.command, "on": proof.on, "measured": dict(proof.measured)}
-        return {"target": self.target, "context": self.context, "proven": proven, "inputs_changed": self.changed or None}
+        return {
+            "target": self.target,
+            "context": self.context,
+            "proven": proven,
+            "inputs_changed": self.changed or None,
+        }
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,9 @@ def rows(manifests: Path, output: Path) -> list[Model]:
     for name in catalog.names(manifests):
         try:
             data = tomllib.loads(catalog.read(catalog.find(manifests, catalog.MODELS, name)))
-            family, contexts = str(data["family"]), {target: table["context"] for target, table in data["target"].items()}
+            family, contexts = str(data["family"]), {
+                target: table["context"] for target, table in data["target"].items()
+            }
         except (ValueError, KeyError, TypeError, AttributeError, ManifestError):
             family, contexts = BROKEN, {}
         modules = []
@@ -125,7 +132,11 @@ def outline(manifests: Path, name: str) -> tuple[list[str], dict[str, str] | Non
 def _lines(found: Iterable[Model]) -> list[list[str]]:
     """The cells of each module, and those of a model that has none."""
     empty = [""] * (len(COLUMNS) - 2)
-    return [[model.name, model.family, *cells] for model in found for cells in [one.cells() for one in model.modules] or [empty]]
+    return [
+        [model.name, model.family, *cells]
+        for model in found
+        for cells in [one.cells() for one in model.modules] or [empty]
+    ]
 
 
 def table(found: Iterable[Model]) -> str:
@@ -145,7 +156,9 @@ def _slot(resolved: Resolved) -> str:
     net = resolved.gated_delta_net
     state = f"{net.value_heads} x {net.key_dim} x {net.value_dim} {resolved.dtypes.state}"
     tail = f"{net.kernel - 1} x {net.convolution_width} {resolved.dtypes.activation}"
-    return f"{resolved.recurrent_layers} layers of a state {state} and a tail {tail}, at the end and at the last boundary"
+    return (
+        f"{resolved.recurrent_layers} layers of a state {state} and a tail {tail}, at the end and at the last boundary"
+    )
 
 
 def describe(resolved: Resolved, shapes: Sequence[PassShape]) -> str:
@@ -162,7 +175,17 @@ def describe(resolved: Resolved, shapes: Sequence[PassShape]) -> str:
     memory = resolved.memory
     lines += ["", "  memory of one device, GiB"]
     states = ("recurrent_states",) if memory.recurrent_states else ()
-    for name in ("weights", "rotary_tables", "key_value", *states, "activation_peak", "captured_rows", "trace_region", "total", "capacity"):
+    for name in (
+        "weights",
+        "rotary_tables",
+        "key_value",
+        *states,
+        "activation_peak",
+        "captured_rows",
+        "trace_region",
+        "total",
+        "capacity",
+    ):
         lines.append(f"  {name:<30} {getattr(memory, name) / GIB:10.3f}")
     if memory.recurrent_states:
         lines += ["", f"  {'bytes of one state slot':<30} {memory.state_slot:10d}   {_slot(resolved)}"]

@@ -129,7 +129,11 @@ def key_value_item(resolved: Resolved, blocks: int) -> MemoryItem:
     """The paged key and value caches of all layers, [blocks, key-value heads, block size, head dim] each."""
     block_tiles = resolved.device_key_value_heads * tiles(resolved.block_size) * tiles(resolved.head_dim)
     return _item(
-        resolved.board, "key_value", 2 * resolved.attention_layers, blocks * block_tiles, TILE_BYTES[resolved.dtypes.key_value]
+        resolved.board,
+        "key_value",
+        2 * resolved.attention_layers,
+        blocks * block_tiles,
+        TILE_BYTES[resolved.dtypes.key_value],
     )
 
 
@@ -144,7 +148,9 @@ def state_items(resolved: Resolved) -> tuple[MemoryItem, ...]:
         return ()
     rows = max(resolved.waves)
     held = 1 + STATES_OF_A_SLOT * (resolved.state_slots + min(resolved.state_slots, rows)) + rows
-    return tuple(_item(resolved.board, name, held * resolved.recurrent_layers, *pages) for name, *pages in _state(resolved))
+    return tuple(
+        _item(resolved.board, name, held * resolved.recurrent_layers, *pages) for name, *pages in _state(resolved)
+    )
 
 
 def state_slot_bytes(resolved: Resolved) -> int:
@@ -190,7 +196,9 @@ def _stages(resolved: Resolved) -> Iterator[tuple[str, int]]:
     def size(tensor: Tensor) -> int:
         return interleaved(resolved.board, tensor.tiles, TILE_BYTES[tensor.dtype])
 
-    cut = None if resolved.attention_soft_cap else Attention(TILE, TILE)  # how attention is cut moves none of its tensors
+    cut = (
+        None if resolved.attention_soft_cap else Attention(TILE, TILE)
+    )  # how attention is cut moves none of its tensors
     for shape in _largest_passes(resolved):
         turned = Tensor("cos and sin", shape.token_tiles * tiles(resolved.head_dim), resolved.dtypes.activation)
         for steps in (steps for kind in resolved.kinds for steps in part_steps(resolved, shape, cut, kind)):

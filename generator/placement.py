@@ -52,7 +52,9 @@ def choose_programs(resolved: Resolved, shapes: tuple[PassShape, ...]) -> Progra
     would choose, which the others can take too) and a wave's attention is cut as one of its rows alone.
     """
     if resolved.experts is not None and resolved.experts.count > MOST_EXPERTS:
-        raise NoProgram(f"{resolved.experts.count} experts are over the {MOST_EXPERTS} that are routed on a device: {WHY_SO_FEW}")
+        raise NoProgram(
+            f"{resolved.experts.count} experts are over the {MOST_EXPERTS} that are routed on a device: {WHY_SO_FEW}"
+        )
     sizes = sorted({shape.token_tiles for shape in shapes})
     roles = {role.name: role for role in kinds.layer_matmuls(resolved)}
     whole = resolved.board.l1_bank_bytes
@@ -148,9 +150,7 @@ def _quickest(
     """
     subsets = [frozenset(subset) for count in range(len(PLACES) + 1) for subset in combinations(PLACES, count)]
     options = [
-        option
-        for places in subsets
-        if (option := _option(resolved, size, variants, roles, blocks, places)) is not None
+        option for places in subsets if (option := _option(resolved, size, variants, roles, blocks, places)) is not None
     ]
     if not options:
         raise NoProgram(_too_large(resolved, size, variants))
@@ -195,9 +195,7 @@ def _option(
     return _Option(places, chosen, seconds, sum(each.dram_bytes for each in work))
 
 
-def _rooms(
-    resolved: Resolved, variants: list[tuple[Step, ...]], places: frozenset[str]
-) -> dict[str, int] | None:
+def _rooms(resolved: Resolved, variants: list[tuple[Step, ...]], places: frozenset[str]) -> dict[str, int] | None:
     """The least room that each matmul role finds for its buffers; None where another operation's do not fit."""
     rooms: dict[str, int] = {}
     for steps in variants:

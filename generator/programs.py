@@ -71,7 +71,8 @@ def concatenates_heads(variant: str) -> bool:
     return variant in ("single", "batched")
 
 
-WIDE_NORM_BYTES = 446464  # of rms_norm in blocks of a row, at any width: mock devices of both boards, 5120 to 8192 columns
+# Of rms_norm in blocks of a row, at any width: mock devices of both boards, 5120 to 8192 columns.
+WIDE_NORM_BYTES = 446464
 
 
 def norm_bytes(width_tiles: int) -> int:

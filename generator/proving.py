@@ -128,9 +128,13 @@ def verify(models, every, twin, target, weights, prompts, device, recorded, outp
     target of the manifest. Exit 1 if a comparison fails.
     """
     if (every or twin) and weights != "auto":
-        raise click.UsageError("twins have random weights, and --all takes those that manifests name; leave --weights out")
+        raise click.UsageError(
+            "twins have random weights, and --all takes those that manifests name; leave --weights out"
+        )
     if recorded and (prompts or device is not None):
-        raise click.UsageError("what is recorded is the emulator's answers to the project's own prompts; leave the others out")
+        raise click.UsageError(
+            "what is recorded is the emulator's answers to the project's own prompts; leave the others out"
+        )
     subjects, folder = list(subjects_of(manifests, models, target, every)), output_folder(output)
     if recorded:
         require_fresh(folder, manifests, subjects)

@@ -73,7 +73,9 @@ def _sizes(net: GatedDeltaNet) -> Iterator[Problem]:
         value = getattr(net, name)
         if value % TILE:
             close = max(TILE, (value + TILE // 2) // TILE * TILE)
-            yield Problem((*KEY, name), str(value), f"must be a multiple of {TILE}, a tile", f"nearest legal value {close}")
+            yield Problem(
+                (*KEY, name), str(value), f"must be a multiple of {TILE}, a tile", f"nearest legal value {close}"
+            )
     if net.value_heads % net.key_heads:
         close = max(net.key_heads, net.value_heads // net.key_heads * net.key_heads)
         rule = f"must be a multiple of the {net.key_heads} key heads, each of which serves as many value heads"

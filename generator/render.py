@@ -154,7 +154,9 @@ def _recurrence(resolved: Resolved, shapes: tuple[PassShape, ...]) -> dict[str, 
         return {}
     rows = sorted({shape.rows for shape in shapes})
     return {
-        "recurrence": {count: route(net.form, count, net.value_heads, net.value_dim, resolved.board.cores) for count in rows},
+        "recurrence": {
+            count: route(net.form, count, net.value_heads, net.value_dim, resolved.board.cores) for count in rows
+        },
         "fused_rule": fuses(net.value_heads, net.value_dim, resolved.board.cores),
         "products": products(net.chunk, net.key_dim, net.value_dim),
         "unit_epsilon": UNIT_EPSILON / net.key_dim,

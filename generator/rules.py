@@ -138,7 +138,9 @@ def _rope(family: str, model: Model, table: str, rope: Rope) -> Iterator[Problem
             yield Problem(("model", table, key), shown(value), f"belongs to {listed} only", "leave it out")
     if rope.kind == "yarn" and rope.theta <= 1:
         rule = "must be over 1 in kind yarn, which takes its logarithm"
-        yield Problem(("model", table, "theta"), shown(rope.theta), rule, "published configurations have 10000 and more")
+        yield Problem(
+            ("model", table, "theta"), shown(rope.theta), rule, "published configurations have 10000 and more"
+        )
     for low, high, published in (
         ("low_frequency_factor", "high_frequency_factor", "1 and 4"),
         ("beta_slow", "beta_fast", "1 and 32"),

@@ -29,7 +29,9 @@ def subjects_of(manifests: Path, models: Sequence[str], target: str | None, ever
     from generator.listing import outline
 
     if bool(models) == every:
-        raise click.UsageError("name models or use --all, not both" if every else "name the models to check, or use --all")
+        raise click.UsageError(
+            "name models or use --all, not both" if every else "name the models to check, or use --all"
+        )
     for model in dict.fromkeys(models) or catalog.names(manifests):
         names, packaged = outline(manifests, model)
         if target is not None and target not in names and not every:

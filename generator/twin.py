@@ -27,7 +27,9 @@ def twin(file: ModelFile) -> ModelFile:
     data = manifest.model_dump(exclude_none=True, exclude={"weights"})
     data["name"] = manifest.name[: LONGEST_NAME - len(SUFFIX)].rstrip(".-") + SUFFIX
     data["model"] |= _model(manifest)
-    data["target"] = {name: table.model_dump() | _table(manifest.model, table) for name, table in manifest.target.items()}
+    data["target"] = {
+        name: table.model_dump() | _table(manifest.model, table) for name, table in manifest.target.items()
+    }
     data["model"]["maximum_context"] = max(table["context"] for table in data["target"].values())
     return check(data, file.path, file.source, tuple(manifest.target))
 
@@ -47,23 +49,28 @@ def _model(manifest: Manifest) -> dict[str, Any]:
     turned = max(2, small_head * (model.rotary_dimensions or head_dim) // head_dim // 2 * 2)
     width = model.intermediate if model.experts is None else model.experts.intermediate
     inner = multiple_near(int(hidden * min(width / model.hidden, WIDEST_FEED_FORWARD)), TILE)
-    return {
-        "vocabulary": VOCABULARY,
-        "hidden": hidden,
-        "layers": LAYERS,
-        "query_heads": query_heads,
-        "key_value_heads": key_value_heads,
-        "rope": _rope(manifest, turned // 2),
-    } | _windows(manifest) | _recurrent(model) | {
-        key: value
-        for key, value in (
-            ("intermediate", inner),
-            ("head_dim", small_head),
-            ("rotary_dimensions", turned),
-            ("experts", _experts(model, inner)),
-        )
-        if getattr(model, key) is not None
-    }
+    return (
+        {
+            "vocabulary": VOCABULARY,
+            "hidden": hidden,
+            "layers": LAYERS,
+            "query_heads": query_heads,
+            "key_value_heads": key_value_heads,
+            "rope": _rope(manifest, turned // 2),
+        }
+        | _windows(manifest)
+        | _recurrent(model)
+        | {
+            key: value
+            for key, value in (
+                ("intermediate", inner),
+                ("head_dim", small_head),
+                ("rotary_dimensions", turned),
+                ("experts", _experts(model, inner)),
+            )
+            if getattr(model, key) is not None
+        }
+    )
 
 
 def _windows(manifest: Manifest) -> dict[str, Any]:
@@ -112,7 +119,9 @@ def _rope(manifest: Manifest, pairs: int) -> dict[str, Any]:
         factors = data[key]
         data[key] = tuple(factors[index * len(factors) // pairs] for index in range(pairs))
     if any(table.context > rope.original_context for table in manifest.target.values()):
-        data["original_context"] = min(_table(manifest.model, table)["context"] for table in manifest.target.values()) // 2
+        data["original_context"] = (
+            min(_table(manifest.model, table)["context"] for table in manifest.target.values()) // 2
+        )
     return data
 
 

@@ -49,7 +49,11 @@ def interleaved_gate(sources: Sequence[Tensor], weight: Weight, geometry: Geomet
 
 def interleaved_rate(which: int) -> Rule:
     def apply(sources: Sequence[Tensor], weight: Weight, geometry: Geometry) -> Tensor:
-        return by_key_head(sources[0], geometry.gated_delta_net, rate_widths(geometry.gated_delta_net))[which].t().contiguous()
+        return (
+            by_key_head(sources[0], geometry.gated_delta_net, rate_widths(geometry.gated_delta_net))[which]
+            .t()
+            .contiguous()
+        )
 
     return apply
 

@@ -33,7 +33,8 @@ FLOAT32_ERROR = 1e-4
 PCC = 0.99
 PCC_BFLOAT16_WEIGHTS = 0.999
 PCC_BFLOAT4_WEIGHTS = 0.95  # three bits of mantissa
-PCC_ROUTED = 0.95  # rounding sends a token with two experts almost alike to the other one, and all of that token changes
+# Rounding sends a token with two experts almost alike to the other one, and all of that token changes.
+PCC_ROUTED = 0.95
 LENGTHS_WITHOUT_TOKENIZER = (1, 31, 32, 33, 127, 129, 300, 600)
 MOST_HIDDEN_ROWS = 128  # tokens of one prompt whose layer outputs are kept and compared
 SEED = 7

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
 OPTIONS = ("sliding_window", "local_rope", "query_scale", "attention_soft_cap", "logit_soft_cap")  # keys of [model]
 
 
@@ -29,9 +28,8 @@ class Family:
     attention_output_bias: bool = False  # a bias on the output projection of attention
     options: tuple[str, ...] = ()  # which of OPTIONS a manifest may state
     experts: str = ""  # whose published names a mixture of experts has in place of the dense feed-forward
-    renormalises: bool | None = (
-        None  # what [model.experts] must say of the weights of the chosen, where the family fixes it
-    )
+    # What [model.experts] must say of the weights of the chosen, where the family fixes it.
+    renormalises: bool | None = None
     expert_biases: bool = False  # on the router and on all projections of the experts
     expert_activation: str = "silu"  # or "swiglu_oai", whose gate is clamped
     gated_delta_net: str = ""  # how published projections of linear attention lie: "interleaved" or "split"

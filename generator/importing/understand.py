@@ -232,7 +232,9 @@ def _check_fixed(fields: Fields, kind_of: ConfigClass) -> None:
         built = kind_of.defaults[name]
         read = fields.boolean if isinstance(built, bool) else fields.number
         if read(name).value != built:
-            fields.refuse(name, f"must be {shown(built)}: no other {kind_of.name} models are built", f"write {shown(built)}")
+            fields.refuse(
+                name, f"must be {shown(built)}: no other {kind_of.name} models are built", f"write {shown(built)}"
+            )
 
 
 def _activation(fields: Fields, kind_of: ConfigClass) -> Entry:

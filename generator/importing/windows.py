@@ -26,7 +26,9 @@ def read_windows(fields: Fields, kind_of: ConfigClass, layers: int, maximum_cont
     if kind_of.window == LAYERS_IF_USED:
         used = fields.boolean("use_sliding_window")
         if used.value:
-            return _windows(_window(fields), range(layers), layers, maximum_context, f"use_sliding_window ({used.note})")
+            return _windows(
+                _window(fields), range(layers), layers, maximum_context, f"use_sliding_window ({used.note})"
+            )
         return {}, f"use_sliding_window is false ({used.note}): every layer sees all tokens before it"
     if kind_of.window == UPPER_LAYERS:
         return _upper_layers(fields, kind_of, types, layers, maximum_context)
@@ -125,4 +127,7 @@ def _windows(window: Entry, sliding: range | list[int], layers: int, maximum_con
         return {}, f"{holds}: every layer sees all before it"
     full = [layer for layer in range(layers) if layer not in sliding]
     entries = {"sliding_window": window, "full_attention_layers": Entry(full, window.key, how)}
-    return entries, f"{len(sliding)} of {layers} layers see a window of {window.value} tokens, the others all before each"
+    return (
+        entries,
+        f"{len(sliding)} of {layers} layers see a window of {window.value} tokens, the others all before each",
+    )

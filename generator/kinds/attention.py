@@ -89,7 +89,9 @@ def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
     gate = ()
     if resolved.attention_gate:
         gate = (
-            MatmulRole("attention_gate", resolved.hidden, resolved.device_query_width, dtype, resolved.dtypes.activation),
+            MatmulRole(
+                "attention_gate", resolved.hidden, resolved.device_query_width, dtype, resolved.dtypes.activation
+            ),
         )
     return (
         MatmulRole(

@@ -92,7 +92,9 @@ def steps(
         for name, count in (("query", units), ("key", key_units)):
             before = query if name == "query" else key
             after = Tensor(f"normed_{name}", before.tiles, before.dtype, "heads")
-            yield Step("rms_norm", (before,), (after,), (before,), buffer_bytes=programs.norm_bytes(size.head), units=count)
+            yield Step(
+                "rms_norm", (before,), (after,), (before,), buffer_bytes=programs.norm_bytes(size.head), units=count
+            )
             query, key = (after, key) if name == "query" else (query, after)
     rows_bytes = 2 * size.rows * size.head * TILE_BYTES["bfloat16"]  # cosines and sines
     for name, count in (("query", units), ("key", key_units)):

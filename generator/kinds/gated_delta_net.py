@@ -31,7 +31,9 @@ def constants(resolved: Resolved) -> tuple[WeightRow, ...]:
     square = "(1, 1, RECURRENT_CHUNK, RECURRENT_CHUNK)"
     names = {"identity": "identity", "lower_triangle": "lower_triangle"}
     if resolved.gated_delta_net.form == "operation":
-        rows += [WeightRow(name, (), rule, square, "STATE_DTYPE") for name, rule in {**names, "all_ones": "ones"}.items()]
+        rows += [
+            WeightRow(name, (), rule, square, "STATE_DTYPE") for name, rule in {**names, "all_ones": "ones"}.items()
+        ]
         return (*rows, WeightRow("quadrants", (), "quadrants", "(1, 1, TILE, 3 * TILE)", "STATE_DTYPE"))
     names |= {f"joining_{block}": f"joining_{block}" for block in JOINED_BLOCKS}
     rows += [WeightRow(name, (), rule, square, "STATE_DTYPE") for name, rule in names.items()]
@@ -45,7 +47,9 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
     """Of the layers of this kind. The gated norm is published as it is, whatever the others are."""
     net = resolved.gated_delta_net
 
-    def row(name: str, source: str, rule: str, shape: str, dtype: str = "WEIGHT_DTYPE", layout: str = "TILED") -> WeightRow:
+    def row(
+        name: str, source: str, rule: str, shape: str, dtype: str = "WEIGHT_DTYPE", layout: str = "TILED"
+    ) -> WeightRow:
         return WeightRow(name, (f"{PREFIX}{source}",), rule, shape, dtype, layout, kind=KIND)
 
     if net.published == "interleaved":
@@ -69,7 +73,9 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
         for tap in range(net.kernel)
     ]
     return (
-        WeightRow("delta_norm", (norm,), norm_rule(resolved), "HIDDEN_NORM", "NORM_DTYPE", norm_layout(resolved), kind=KIND),
+        WeightRow(
+            "delta_norm", (norm,), norm_rule(resolved), "HIDDEN_NORM", "NORM_DTYPE", norm_layout(resolved), kind=KIND
+        ),
         *projections,
         row("decay_bias", "dt_bias", "bias", "(1, 1, 1, VALUE_HEADS)", "STATE_DTYPE"),
         row("decay_rate", "A_log", "decay_rate", "(1, 1, 1, VALUE_HEADS)", "STATE_DTYPE"),

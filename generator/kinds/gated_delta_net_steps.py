@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from generator.shapes import PassShape
 
 WIDE, NARROW = TILE_BYTES["float32"], TILE_BYTES["bfloat16"]
-MIXED = 2 * WIDE + 2 * NARROW + 2 * WIDE  # buffers of an operation on float32 and bfloat16 tiles: two of each and of what is made
+MIXED = (
+    2 * WIDE + 2 * NARROW + 2 * WIDE
+)  # buffers of an operation on float32 and bfloat16 tiles: two of each and of what is made
 REPEATED = 8 * WIDE  # of one on float32 tiles that repeats a row of the second
 UNTILIZED = 64 * NARROW  # of one tile row, at most
 INDICES = 8  # of a row's pages in the buffers of picking rows
@@ -91,7 +93,9 @@ def _convolution(
         buffers = recurrences.convolution_bytes(net.convolution_width)
         reads = (own,) if several else (mixed,)
         table_bytes = 2 * tail * row_bytes + taps
-        yield Step("qkv_causal_conv1d_silu", reads, tuple(made), reads if several else (), table_bytes, buffers, own.tiles)
+        yield Step(
+            "qkv_causal_conv1d_silu", reads, tuple(made), reads if several else (), table_bytes, buffers, own.tiles
+        )
     width = tiles(net.convolution_width)
     selected, lines = (Tensor(name, width, mixed.dtype) for name in ("selected", "lines"))
     yield Step("tails", (mixed,), (selected,), (), shape.token_tiles * NARROW, role="tails")

@@ -46,9 +46,7 @@ def matmuls(resolved: Resolved) -> tuple[MatmulRole, ...]:
     width = resolved.device_intermediate * (2 if programs.fuses_gate_up(resolved) else 1)
     weights, activation = resolved.dtypes.weights, resolved.dtypes.activation
     return (
-        MatmulRole(
-            "gate_up", resolved.hidden, width, weights, activation, fused=programs.fused(resolved, "gate_up")
-        ),
+        MatmulRole("gate_up", resolved.hidden, width, weights, activation, fused=programs.fused(resolved, "gate_up")),
         MatmulRole(
             "down",
             resolved.device_intermediate,

@@ -37,7 +37,11 @@ def weights(resolved: Resolved) -> tuple[WeightRow, ...]:
     if resolved.attention_soft_cap:
         names = {"full": "causal_mask", "sliding": "window_mask"}
         side = "(1, 1, PREFILL_CHUNK, PREFILL_CHUNK)"
-        rows += [WeightRow(name, (), name, side, "ACTIVATION_DTYPE") for kind, name in names.items() if kind in resolved.kinds]
+        rows += [
+            WeightRow(name, (), name, side, "ACTIVATION_DTYPE")
+            for kind, name in names.items()
+            if kind in resolved.kinds
+        ]
     if resolved.rotary_style == "interleaved":
         rows.append(
             WeightRow("rotary_transformation", (), "rotary_transformation", "(1, 1, TILE, TILE)", "ROTARY_DTYPE")
@@ -62,4 +66,6 @@ def _local_rotary(resolved: Resolved, style: str) -> tuple[WeightRow, ...]:
 
 
 def head(resolved: Resolved) -> MatmulRole:
-    return MatmulRole("head", resolved.hidden, resolved.device_vocabulary, resolved.dtypes.head, resolved.dtypes.activation)
+    return MatmulRole(
+        "head", resolved.hidden, resolved.device_vocabulary, resolved.dtypes.head, resolved.dtypes.activation
+    )

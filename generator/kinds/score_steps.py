@@ -35,12 +35,16 @@ def attend(
     heads = resolved.device_query_heads
     group = heads // resolved.device_key_value_heads
     count = shape.rows * heads * tiles(shape.tokens) ** 2
-    scores, capped, masked, shares = (Tensor(name, count, size.activation) for name in ("scores", "capped", "masked", "shares"))
+    scores, capped, masked, shares = (
+        Tensor(name, count, size.activation) for name in ("scores", "capped", "masked", "shares")
+    )
     mask_bytes = tiles(shape.tokens) ** 2 * TILE_BYTES[size.activation]
     items, tall, wide = shape.rows * resolved.device_key_value_heads, group * tiles(shape.tokens), tiles(shape.tokens)
     tile_bytes = TILE_BYTES[size.activation]
 
-    def matmul(name: str, reads: tuple[Tensor, ...], made: Tensor, frees: tuple[Tensor, ...], inner: int, columns: int) -> Step:
+    def matmul(
+        name: str, reads: tuple[Tensor, ...], made: Tensor, frees: tuple[Tensor, ...], inner: int, columns: int
+    ) -> Step:
         program: Matmul | None = cut and getattr(cut, name)
         if program is None:
             return Step(name, reads, (made,), frees)

@@ -8,7 +8,6 @@ from functools import cache, lru_cache
 
 import libcst as cst
 
-
 # Fields of nodes that say how code is laid out and hold none of it.
 LAYOUT = frozenset("lpar rpar comma semicolon equal dot leading_lines lines_after_decorators header footer".split())
 

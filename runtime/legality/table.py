@@ -38,9 +38,7 @@ def _passes(shapes: list[dict[str, Any]]) -> Any:
         f"on the fullest core{limit}; DRAM of activations; tokens of an attention chunk;\n"
         "modelled time and its multiple of the roofline"
     )
-    table = _table(
-        title, "pass", "ops", "a layer", "host", "buffers", "L1", "DRAM", "chunks", "modelled", "ideal"
-    )
+    table = _table(title, "pass", "ops", "a layer", "host", "buffers", "L1", "DRAM", "chunks", "modelled", "ideal")
     for one in shapes:
         name = "{variant} {rows}x{tokens}".format(**one["shape"])
         if not one["calls"]:
@@ -111,15 +109,11 @@ def _summary_row(verdict: dict[str, Any]) -> tuple[str, ...]:
     head = (verdict["model"], verdict["target"], f"{legal} of {len(verdict['shapes'])}")
     if not measured or not all(one.get("modelled") for one in measured):
         return (*head, *("-" for _ in SUMMARY[len(head) :]))
-    of = {
-        variant: [one for one in measured if one["shape"]["variant"] == variant] for variant in ("single", "batched")
-    }
+    of = {variant: [one for one in measured if one["shape"]["variant"] == variant] for variant in ("single", "batched")}
     chunked = [one for one in measured if one["shape"]["variant"].startswith("chunked")]
     first, longest = min(of["single"], key=_size), max(of["single"], key=_size)
     fullest = max(of["batched"] or of["single"], key=_size)
-    dram = [
-        sum(one["dram_bytes"][part] for part in ("weights", "key_value", "activations_peak")) for one in measured
-    ]
+    dram = [sum(one["dram_bytes"][part] for part in ("weights", "key_value", "activations_peak")) for one in measured]
     times = [
         "{rows}x{tokens}: {time} ({ideal})".format(**one["shape"], **dict(zip(("time", "ideal"), _modelled(one))))
         for one in (first, longest, fullest)

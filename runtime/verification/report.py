@@ -136,14 +136,20 @@ def render(report: Report) -> list[Any]:
 def brief(report: Report) -> list[str]:
     """What a reader of many reports sees: what ran, every case that failed, and a last line."""
     failed = [_failure(case) for case in report.cases if not case.passed]
-    return [f"[bold]{report.model} on {report.target} ({report.backend}), {_escape(report.weights)}[/bold]", *failed, _summary(report)]
+    return [
+        f"[bold]{report.model} on {report.target} ({report.backend}), {_escape(report.weights)}[/bold]",
+        *failed,
+        _summary(report),
+    ]
 
 
 def _prompts(report: Report) -> list[str]:
     """Each prompt by itself, in the precision that a device computes in where it was run: the likeliest next tokens of
     the three under each other, with the time each took, and how far they agree."""
     precision = report.gates[-1].precision
-    lines = [f"[bold]{report.model} on {report.target} ({report.backend}), {precision} precision: likeliest next tokens[/bold]"]
+    lines = [
+        f"[bold]{report.model} on {report.target} ({report.backend}), {precision} precision: likeliest next tokens[/bold]"
+    ]
     for case in report.cases:
         if case.route == "alone" and case.precision == precision:
             passes = ", ".join(case.passes)
@@ -152,7 +158,9 @@ def _prompts(report: Report) -> list[str]:
                 tokens = "  ".join(case.likeliest_text[peer])
                 lines.append(f"  {peer:<13}{_escape(f'{tokens:<54}')} {case.seconds[peer]:6.2f} s")
             top1 = "yes" if case.top1_match else f"[red]no[/red], {case.top1_margin:.1e} apart"
-            lines.append(f"  PCC {case.pcc_logits:.6f}, relative error {case.max_relative_error:.1e}, top-1 match {top1}")
+            lines.append(
+                f"  PCC {case.pcc_logits:.6f}, relative error {case.max_relative_error:.1e}, top-1 match {top1}"
+            )
     return lines
 
 

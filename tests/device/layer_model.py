@@ -179,7 +179,9 @@ def assert_modelled(layer: Layer) -> None:
     found, modelled = layer.seconds(captured_ones=True), layer.seconds(captured_ones=False)
     assert abs(modelled / found - 1) < 0.005, (name, modelled, found)
     peak = layer.report["l1_bytes"]["peak"]
-    if layer.resolved.experts is None:  # a capture adds up more of the fused operation's buffers than the library refuses by
+    if (
+        layer.resolved.experts is None
+    ):  # a capture adds up more of the fused operation's buffers than the library refuses by
         assert peak <= max(layer.pass_peak, layer.buffers_outside), (name, layer.pass_peak, layer.buffers_outside, peak)
     assert layer.l1_peak <= layer.resolved.board.l1_bank_bytes, name
 

@@ -59,7 +59,9 @@ def serve(path: str) -> dict[str, Any]:
         return arranged(entry, lambda expert: [one() for _ in range(entry.parts)])
 
     def layer(kind: str) -> SimpleNamespace:
-        return SimpleNamespace(**empty([entry for entry in module.LAYER_WEIGHTS if entry.kind in ("", kind)]), kind=kind)
+        return SimpleNamespace(
+            **empty([entry for entry in module.LAYER_WEIGHTS if entry.kind in ("", kind)]), kind=kind
+        )
 
     kinds = layer_kinds(module)[:4] or ("", "")  # two layers, or one of each kind and what lies before it
     weights = SimpleNamespace(**empty(module.WEIGHTS), layers=[layer(kind) for kind in kinds])

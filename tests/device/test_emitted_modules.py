@@ -45,7 +45,9 @@ def test_every_operation_is_known_by_the_line_that_calls_it(verdicts, path: Path
     lines = path.read_text().splitlines()
     for one in verdicts[path.parent.name, path.stem]["shapes"]:
         layers = {call["layer"] for call in one["calls"]}
-        assert layers == {None, *range(len(layers) - 1)} and len(layers) > 2  # two, or as many as show one of each kind twice
+        assert (
+            layers == {None, *range(len(layers) - 1)} and len(layers) > 2
+        )  # two, or as many as show one of each kind twice
         for call in one["calls"]:
             assert call["call"].rpartition(".")[2] in lines[call["line"] - 1], call
             assert call["cores"] > 0 and call["circular_buffer_bytes"] > 0 and call["inputs"] and call["outputs"], call

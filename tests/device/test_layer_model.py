@@ -59,7 +59,11 @@ def test_intermediates_lie_where_they_were_planned(verdicts, path: Path) -> None
                 assert output["dtype"] == tensor.dtype and output["bytes"] == tensor.bytes, (layer.name, tensor, output)
 
 
-SHARED = {"exact_sums": ("counts", "ranks"), "tiles_before": ("starts",), "mix": ()}  # one function's several products, by what they are planned as
+SHARED = {
+    "exact_sums": ("counts", "ranks"),
+    "tiles_before": ("starts",),
+    "mix": (),
+}  # one function's several products, by what they are planned as
 
 
 def programs_of(planned: Programs, function: str, size: int) -> set[Any]:

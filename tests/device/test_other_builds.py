@@ -83,9 +83,18 @@ def hybrid(target: str, name: str, heads: int, **table: Any) -> Resolved:
     data["name"] = name
     data["model"] |= {"layers": 4, "vocabulary": 1024}
     data["model"]["gated_delta_net"] |= {"value_heads": heads}
-    small = {"context": 2048, "key_value_blocks": 256, "lengths": (128, 1024), "prefill_chunk": 1024, "waves": (1, 2), "wave_tokens": 2048}
+    small = {
+        "context": 2048,
+        "key_value_blocks": 256,
+        "lengths": (128, 1024),
+        "prefill_chunk": 1024,
+        "waves": (1, 2),
+        "wave_tokens": 2048,
+    }
     data["target"] = {target: data["target"][target] | small | {"state_slots": 2} | table}
-    return geometry.resolve(manifest.check(data, "made.toml", scan(""), tuple(BOARDS)), targets.load_board(catalog.BUILT_IN, target))
+    return geometry.resolve(
+        manifest.check(data, "made.toml", scan(""), tuple(BOARDS)), targets.load_board(catalog.BUILT_IN, target)
+    )
 
 
 MATMULS = [hybrid(target, "delta-rule-of-matmuls", 32, recurrence="matmuls") for target in BOARDS]

@@ -27,4 +27,6 @@ def test_the_table_of_all_modules_is_the_one_that_the_command_prints(verdicts) -
     table = markdown([as_the_command_says(verdict) for verdict in verdicts.values()])
     missing = set(table.split("\n")) - set((PROJECT / "README.md").read_text(encoding="utf-8").split("\n"))
 
-    assert not missing, f"`codegen legal --all --markdown` prints these lines, which the README lacks: {sorted(missing)}"
+    assert (
+        not missing
+    ), f"`codegen legal --all --markdown` prints these lines, which the README lacks: {sorted(missing)}"

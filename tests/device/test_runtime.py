@@ -51,5 +51,7 @@ def test_b12_the_operations_of_a_trace_are_counted_on_the_library_too(report: di
     counts: dict[str, set[int]] = {}
     for name, operations in report["operations"].items():
         counts.setdefault(name.split()[0], set()).add(operations)
-    assert {len(found) for found in counts.values()} == {1} and all(least < min(found) < most for found in counts.values())
+    assert {len(found) for found in counts.values()} == {1} and all(
+        least < min(found) < most for found in counts.values()
+    )
     assert report["region"] >= 100_000_000

@@ -22,7 +22,9 @@ REGION = 100_000_000
 
 
 def zeros(device: Any, entry: Input | Store | Weight, layout: Any) -> Any:
-    return ttnn.zeros(entry.shape, dtype=entry.dtype, layout=layout, device=device, memory_config=ttnn.DRAM_MEMORY_CONFIG)
+    return ttnn.zeros(
+        entry.shape, dtype=entry.dtype, layout=layout, device=device, memory_config=ttnn.DRAM_MEMORY_CONFIG
+    )
 
 
 @pytest.fixture(params=MODELS)

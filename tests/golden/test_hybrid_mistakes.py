@@ -106,7 +106,9 @@ def without(name: str, module: ModuleType) -> Callable[[pytest.MonkeyPatch], Non
     """A multiplication that applies an activation to its second factor, or none, is not made."""
 
     def mul(left: Any, right: Any, **options: Any) -> Any:
-        gates = "input_tensor_b_activations" in options if name == "attention" else right.shape[-1] == module.VALUE_WIDTH
+        gates = (
+            "input_tensor_b_activations" in options if name == "attention" else right.shape[-1] == module.VALUE_WIDTH
+        )
         if gates:
             return ttnn.mul(left, 1.0, dtype=options["dtype"], memory_config=options["memory_config"])
         return ttnn.mul(left, right, **options)
@@ -124,10 +126,14 @@ MISTAKES: dict[str, Callable[[ModuleType], Callable[[pytest.MonkeyPatch], None]]
     ),
     "states are not kept": lambda module: lambda patch: patch.setattr(States, "_store", lambda *_: None),
     "the tail alone is kept": lambda module: lambda patch: patch.setattr(
-        States, "_copy", lambda self, one, other, copy=States._copy: copy(self, one, other) if len(one.shape) == 3 else None
+        States,
+        "_copy",
+        lambda self, one, other, copy=States._copy: copy(self, one, other) if len(one.shape) == 3 else None,
     ),
     "the state alone is kept": lambda module: lambda patch: patch.setattr(
-        States, "_copy", lambda self, one, other, copy=States._copy: copy(self, one, other) if len(one.shape) == 4 else None
+        States,
+        "_copy",
+        lambda self, one, other, copy=States._copy: copy(self, one, other) if len(one.shape) == 4 else None,
     ),
     "padding is valid": lambda module: wrap(module, "delta_tables", all_valid),
     "tails out of the last padded rows": lambda module: lambda patch: patch.setattr(HostValues, "_tails", last_padded),
@@ -191,7 +197,9 @@ WEIGHTS = {
     "taps one token late": changed("conv1d.weight", lambda taps: taps.roll(1, -1)),
     "value norm as an offset": changed("norm.weight", lambda weight: 1 + weight),
     "update as decay": lambda tensors: {
-        name.replace("in_proj_a", "in_proj_x").replace("in_proj_b", "in_proj_a").replace("in_proj_x", "in_proj_b"): tensor
+        name.replace("in_proj_a", "in_proj_x")
+        .replace("in_proj_b", "in_proj_a")
+        .replace("in_proj_x", "in_proj_b"): tensor
         for name, tensor in tensors.items()
     },
 }

@@ -75,7 +75,9 @@ def test_s001_19_chunked_waves_equal_transformers(bench):
 
 
 @pytest.mark.parametrize(
-    "cuts", [*[(cut,) for cut in ALIGNED], (64, 128), (128, 256), (64, 192), ALIGNED], ids=lambda cuts: "-".join(map(str, cuts))
+    "cuts",
+    [*[(cut,) for cut in ALIGNED], (64, 128), (128, 256), (64, 192), ALIGNED],
+    ids=lambda cuts: "-".join(map(str, cuts)),
 )
 def test_slices_that_end_aligned_equal_transformers(bench, cuts):
     (row,) = bench.rows([300], seed=len(cuts))
@@ -195,7 +197,9 @@ def test_declared_dtypes_correlate_with_transformers(family):
                 theirs.append(pcc(peer(torch.tensor([row.tokens])).logits[0, -1].float(), wanted.logits))
             for name, parts in {**held, **cache}.items():
                 layers = [pcc(*pair) for pair in zip(parts, getattr(wanted, name), strict=True)]
-                assert min(layers) >= PCC_STORED[routed], f"{name} of {len(row.tokens)} tokens, layer by layer: {layers}"
+                assert (
+                    min(layers) >= PCC_STORED[routed]
+                ), f"{name} of {len(row.tokens)} tokens, layer by layer: {layers}"
     assert median(ours) >= PCC_BFLOAT16_WEIGHTS and min(ours) >= (0.9 if routed else 0.99), sorted(ours)
     assert 1 - mean(ours) <= (3 if routed else 1.5) * (1 - mean(theirs)), (sorted(ours), sorted(theirs))
     assert torch.isfinite(bench.everything()).all()

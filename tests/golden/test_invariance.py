@@ -22,7 +22,11 @@ HUGE = 1e4
 @pytest.fixture(scope="module", params=["float32", "declared", "windows"])
 def bench(request):
     """Qwen3's form: every optional term but the bias; and the same with a window in one of three layers."""
-    return Bench("qwen3-upper-layers-windowed", "declared") if request.param == "windows" else Bench("qwen3", request.param)
+    return (
+        Bench("qwen3-upper-layers-windowed", "declared")
+        if request.param == "windows"
+        else Bench("qwen3", request.param)
+    )
 
 
 @pytest.fixture(scope="module", params=GEOMETRIES | WINDOWED)

@@ -112,10 +112,19 @@ def test_s001_07_the_norm_comes_behind_every_convolution_once_a_layer(bench, mon
     for name in ("project", "convolve", "convolve_row", "normalise", "recur", "finish"):
         if hasattr(module, name):
             inner = getattr(module, name)
-            monkeypatch.setattr(module, name, lambda *given, inner=inner, name=name: (names.append(name), inner(*given))[1])
+            monkeypatch.setattr(
+                module, name, lambda *given, inner=inner, name=name: (names.append(name), inner(*given))[1]
+            )
     bench.forget()
     bench.call(bench.rows([60, 50, 64]))
-    a_layer = ["project", "convolve", *["convolve_row"] * 4, *["normalise"] * hasattr(module, "normalise"), "recur", "finish"]
+    a_layer = [
+        "project",
+        "convolve",
+        *["convolve_row"] * 4,
+        *["normalise"] * hasattr(module, "normalise"),
+        "recur",
+        "finish",
+    ]
     assert names == a_layer * module.RECURRENT_LAYERS
 
 

@@ -66,7 +66,9 @@ def convolved(
     delta = delta_of(bench, shape, counts)
     made = bench.module.convolve(mixed_of(bench, mixed), held, delta, layer_of(bench), inputs, shape)
     assert type(made) is Convolved and len(made.rows) == shape.rows
-    return [torch.cat([back(part)[0] for part in row], dim=-1) for row in made.rows], torch.cat([back(tail) for tail in held])
+    return [torch.cat([back(part)[0] for part in row], dim=-1) for row in made.rows], torch.cat(
+        [back(tail) for tail in held]
+    )
 
 
 # --- phase 1 -----------------------------------------------------------------------------------------------------------
@@ -94,7 +96,12 @@ def test_s001_03_phase_one_leaves_what_is_convolved_a_gate_and_two_rates_in_floa
     layer, hidden = layer_of(bench), normal(3, 64, bench.module.HIDDEN)
     made = projected(bench, hidden, shape)
     assert list(vars(made)) == ["mixed", "gate", "decay", "update"]
-    widths = {"mixed": net.convolution_width, "gate": net.value_width, "decay": net.value_heads, "update": net.value_heads}
+    widths = {
+        "mixed": net.convolution_width,
+        "gate": net.value_width,
+        "decay": net.value_heads,
+        "update": net.value_heads,
+    }
     for name, width in widths.items():
         tensor = getattr(made, name)
         assert tuple(tensor.shape) == (1, 1, 64, width)
@@ -188,7 +195,11 @@ def test_s001_06_the_first_tokens_of_a_row_never_see_the_row_before_it(bench):
 
 def test_s001_26_a_tail_is_what_the_last_real_tokens_were(bench):
     """A row of padding, as one without a token, keeps its tail."""
-    width, shape, counts = bench.geometry.gated_delta_net.convolution_width, shape_of(bench, 8, 64), [64, 1, 2, 3, 33, 0, 5]
+    width, shape, counts = (
+        bench.geometry.gated_delta_net.convolution_width,
+        shape_of(bench, 8, 64),
+        [64, 1, 2, 3, 33, 0, 5],
+    )
     mixed, tails = normal(10, 512, width), normal(11, 8, 3, width)
     _, after = convolved(bench, mixed, tails, shape, counts)
     for row, count in enumerate([*counts, 0]):
@@ -222,7 +233,7 @@ def test_s001_07_queries_and_keys_are_of_unit_length_whatever_their_size_and_val
             assert torch.equal(back(value)[0], drawn.v[row].flatten(1)), "untouched"
             continue
         assert torch.equal(back(value)[0].transpose(0, 1), drawn.v[row]), "heads apart, each value as it was"
-        scale = bench.geometry.gated_delta_net.key_dim ** -0.5
+        scale = bench.geometry.gated_delta_net.key_dim**-0.5
         assert relative_error(back(query)[0].transpose(0, 1), unit_rows(drawn.q[row]) * scale) <= 1e-6
         assert relative_error(back(key)[0].transpose(0, 1), unit_rows(drawn.k[row])) <= 1e-6
 
@@ -230,7 +241,7 @@ def test_s001_07_queries_and_keys_are_of_unit_length_whatever_their_size_and_val
 def test_s001_07_its_epsilon_is_inside_the_root_of_the_sum_of_squares(bench):
     """Heads as short as its root: with the epsilon of a mean they would come out otherwise by the root of their width."""
     drawn = drawn_of(bench, 13, 1, 64)
-    size = 1e-3 / bench.geometry.gated_delta_net.key_dim ** 0.5
+    size = 1e-3 / bench.geometry.gated_delta_net.key_dim**0.5
     small = drawn._replace(q=size * drawn.q, k=size * drawn.k)
     given, states, _ = scan(bench, small)
     wanted = token_by_token(small)

@@ -201,7 +201,9 @@ def requests(draw: st.DrawFn, module: Any) -> list[tuple[int, int]]:
     left = module.KEY_VALUE_BLOCKS
     edges = [1, 31, 32, 33, 127, 128, 129, *(n + d for n in module.LENGTHS for d in (-1, 0, 1)), module.CONTEXT]
     for _ in range(draw(st.integers(1, 5))):
-        length = draw(st.one_of(st.sampled_from(edges), st.integers(1, module.CONTEXT)).map(lambda n: min(n, module.CONTEXT)))
+        length = draw(
+            st.one_of(st.sampled_from(edges), st.integers(1, module.CONTEXT)).map(lambda n: min(n, module.CONTEXT))
+        )
         pages = -(-length // module.BLOCK_SIZE)
         if pages > left:
             break
@@ -282,5 +284,7 @@ def test_any_legal_geometry_serves_any_request_as_the_reference(family: str, tmp
         ran["geometries"] += 1
 
     serve_all()
-    print(f"\n{family}: {ran['geometries']} geometries and {ran['sequences']} request sequences served as the reference")
+    print(
+        f"\n{family}: {ran['geometries']} geometries and {ran['sequences']} request sequences served as the reference"
+    )
     assert ran["geometries"] >= GEOMETRIES_A_FAMILY

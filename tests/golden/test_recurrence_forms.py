@@ -43,7 +43,9 @@ def bench(request):
 
 def equal_keys(drawn: Drawn) -> Drawn:
     """One key for all tokens, each update whole, no decay: every token replaces what the one before it wrote."""
-    return drawn._replace(k=drawn.k[:, :1].expand_as(drawn.k), beta=torch.ones_like(drawn.beta), g=torch.zeros_like(drawn.g))
+    return drawn._replace(
+        k=drawn.k[:, :1].expand_as(drawn.k), beta=torch.ones_like(drawn.beta), g=torch.zeros_like(drawn.g)
+    )
 
 
 CASES = {
@@ -163,7 +165,9 @@ def test_states_of_rows_beyond_a_pass_are_not_written(bench):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_model_in_either_form_gives_the_same(family):
     one, other = (bench_of(family, form) for form in FORMS)
-    assert set(one.module.RECURRENCE.values()) == {"alone", "wave"} and set(other.module.RECURRENCE.values()) == {"matmuls"}
+    assert set(one.module.RECURRENCE.values()) == {"alone", "wave"} and set(other.module.RECURRENCE.values()) == {
+        "matmuls"
+    }
     one.forget(), other.forget()
     rows = one.rows([1, 3, 64, 65, 100, 128, 129, 300, 300], seed=2)
     found, wanted = one.call(rows), other.call(rows)

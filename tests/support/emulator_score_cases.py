@@ -46,7 +46,9 @@ def each(
             if form == "2d":
                 options["program_config"] = t.MatmulMultiCoreReuseMultiCastProgramConfig(transpose_mcast=False, **cut)
             else:
-                options["program_config"] = t.MatmulMultiCoreReuseMultiCast1DProgramConfig(mcast_in0=form == "1d", **cut)
+                options["program_config"] = t.MatmulMultiCoreReuseMultiCast1DProgramConfig(
+                    mcast_in0=form == "1d", **cut
+                )
             options["compute_kernel_config"] = t.WormholeComputeKernelConfig(
                 math_fidelity=t.MathFidelity.HiFi4, math_approx_mode=False, fp32_dest_acc_en=True, packer_l1_acc=True
             )
@@ -68,7 +70,14 @@ def summed(
     return case
 
 
-WIDE = {"a": (1, 2, 1024, 256), "b": (1, 2, 512, 256), "out_subblock_w": 4, "per_core_M": 4, "out_block_h": 4, "per_core_N": 2}
+WIDE = {
+    "a": (1, 2, 1024, 256),
+    "b": (1, 2, 512, 256),
+    "out_subblock_w": 4,
+    "per_core_M": 4,
+    "out_block_h": 4,
+    "per_core_N": 2,
+}
 SCORE_CASES: dict[str, Case] = {
     "each, transposed": each(),
     "each, plain": each(b=(2, 3, 64, 128), transpose=False),
@@ -102,7 +111,13 @@ SCORE_CASES: dict[str, Case] = {
     "each, grid too large": each(grid=(9, 8)),
     "each, wide": each(**{**WIDE, "out_subblock_w": 2, "out_block_w": 2}),
     "each, over the memory of a core": each(
-        (1, 2, 8192, 256), (1, 2, 4096, 256), in0_block_w=8, out_subblock_w=4, per_core_M=32, out_block_h=32, per_core_N=16,
+        (1, 2, 8192, 256),
+        (1, 2, 4096, 256),
+        in0_block_w=8,
+        out_subblock_w=4,
+        per_core_M=32,
+        out_block_h=32,
+        per_core_N=16,
         out_block_w=16,
     ),
     "mask, of every head": summed((2, 4, 64, 96), (1, 1, 64, 96)),

@@ -81,9 +81,7 @@ def linear(draw: Draw) -> Call:
     weight = (batch if draw.random() < 0.15 else (1,) * draw.choice((0, 0, 1, 2))) + weight
     arguments: dict[str, Any] = {
         "input_tensor_a": Operand((*batch, rows, inner), draw.dtype(BF16, BF8, F32), TILE, draw.mostly(DRAM, L1)),
-        "input_tensor_b": Operand(
-            weight, draw.dtype(BF16, BF8, BF4, F32), TILE, draw.mostly(DRAM, L1)
-        ),
+        "input_tensor_b": Operand(weight, draw.dtype(BF16, BF8, BF4, F32), TILE, draw.mostly(DRAM, L1)),
         **draw.maybe(
             "bias",
             lambda: Operand(

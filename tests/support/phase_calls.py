@@ -60,7 +60,7 @@ def inputs_of(bench: HybridBench, shape: Shape, counts: Sequence[int]) -> Simple
         **{
             name: on_device(bench, torch.tensor([values]), ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)
             for name, values in made.items()
-        }
+        },
     )
 
 

@@ -129,7 +129,9 @@ def _recur(hidden: Any, valid: Any, inputs: Any, layer: Any, weights: Any, state
         back = ttnn.slice(weights.spread_back, (0, 0, 0, 0), (1, 1, tokens, 32))
         parts.append(ttnn.linear(back, states[row], dtype=ttnn.bfloat16))
     selection = ttnn.to_layout(inputs.tail_selection, ttnn.TILE_LAYOUT)
-    picked = ttnn.to_layout(ttnn.linear(selection, ttnn.reshape(mixed, (1, 1, rows * tokens, WIDTH))), ttnn.ROW_MAJOR_LAYOUT)
+    picked = ttnn.to_layout(
+        ttnn.linear(selection, ttnn.reshape(mixed, (1, 1, rows * tokens, WIDTH))), ttnn.ROW_MAJOR_LAYOUT
+    )
     both = ttnn.concat([*tails[:rows], ttnn.reshape(picked, (1, 32, WIDTH))], dim=1)
     ends = ttnn.embedding(
         inputs.tail_picks, ttnn.reshape(both, (CARRIED * rows + 32, WIDTH)), layout=ttnn.ROW_MAJOR_LAYOUT

@@ -24,7 +24,9 @@ def tiled(shape: tuple[int, ...], dtype: emulator.DataType) -> TensorSpec:
     return tensor_spec(shape, dtype, emulator.TILE_LAYOUT, emulator.DRAM_MEMORY_CONFIG)
 
 
-def taken(board: str, kind: str, choice: Attention, head_dim: int, dtype: str, rows: int, pages: int, sinks: bool) -> int:
+def taken(
+    board: str, kind: str, choice: Attention, head_dim: int, dtype: str, rows: int, pages: int, sinks: bool
+) -> int:
     """What the emulator takes for `rows` rows, packed or as a batch, over themselves or over `pages` pages each."""
     stored = emulator.DataType[dtype.upper()]
     batch, tokens = (1, rows * TOKENS) if kind == "packed" else (rows, TOKENS)

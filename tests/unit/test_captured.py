@@ -34,7 +34,13 @@ def tensor(*shape: int, dtype: str = "bfloat16", buffer: str = "DRAM") -> dict[s
 
 
 def call(
-    name: str, operation: str, inputs: list, outputs: list, layer: int | None = 0, cores: int = 64, program: str = "",
+    name: str,
+    operation: str,
+    inputs: list,
+    outputs: list,
+    layer: int | None = 0,
+    cores: int = 64,
+    program: str = "",
     function: str = "attention",
 ):
     return {

@@ -49,7 +49,9 @@ def test_listing_names_every_model_with_its_targets() -> None:
     assert shown[-1] == ["smollm2-135m", "llama", "p150", "8192"]
     models = codegen("list", "--json").data["models"]
     assert [
-        [model["name"], model["family"], one["target"], str(one["context"])] for model in models for one in model["targets"]
+        [model["name"], model["family"], one["target"], str(one["context"])]
+        for model in models
+        for one in model["targets"]
     ] == shown
     assert tuple(line[0] for line in shown if line[2] == "p150") == catalog.names(catalog.BUILT_IN)
 
@@ -187,7 +189,9 @@ def test_a_listing_is_json_or_a_table() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--check",), ("--no-such-option",)], ids=" ".join)
-def test_garbage_is_looked_for_again_when_a_build_is_over(tmp_path: Path, monkeypatch, arguments: tuple[str, ...]) -> None:
+def test_garbage_is_looked_for_again_when_a_build_is_over(
+    tmp_path: Path, monkeypatch, arguments: tuple[str, ...]
+) -> None:
     project, seen = built_project(tmp_path), []
     monkeypatch.setattr("generator.build.examine", lambda *_: seen.append(gc.isenabled()) or [])
     project.build(*arguments)

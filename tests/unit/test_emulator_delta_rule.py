@@ -286,7 +286,9 @@ def test_the_fused_program_takes_two_cores_for_each_head(heads: int, fits: bool)
     if fits:
         run(device, drawn, program_config=fused)
         return
-    with pytest.raises(ttnn.EmulatorError, match="33 value heads of all rows take 66 of the 64 cores of n150 in the fused"):
+    with pytest.raises(
+        ttnn.EmulatorError, match="33 value heads of all rows take 66 of the 64 cores of n150 in the fused"
+    ):
         run(device, drawn, program_config=fused)
 
 

@@ -63,5 +63,7 @@ def test_the_second_operand_stands_for_all_along_its_dimensions_of_one(device, s
 
 
 def test_sizes_that_neither_are_equal_nor_one_are_refused(device) -> None:
-    with pytest.raises(ttnn.EmulatorError, match="both inputs must have the same sizes, or 1 where the other's is repeated"):
+    with pytest.raises(
+        ttnn.EmulatorError, match="both inputs must have the same sizes, or 1 where the other's is repeated"
+    ):
         ttnn.add(tiles(device, drawn(1, 2, 64, 96, seed=1)), tiles(device, drawn(1, 4, 64, 96, seed=2)))

@@ -48,7 +48,10 @@ def of(model: str, small: bool = False) -> Resolved:
     [
         ({"per_token": 129}, "model.experts.per_token"),
         ({"count": 4}, "model.experts.per_token = 8: must be at most count 4; nearest legal value 4"),
-        ({"intermediate": 770}, "model.experts.intermediate = 770: must be a multiple of 32, a tile; nearest legal value 768"),
+        (
+            {"intermediate": 770},
+            "model.experts.intermediate = 770: must be a multiple of 32, a tile; nearest legal value 768",
+        ),
         ({"intermediate": 32}, "model.experts.intermediate = 32: must be at least 64"),
         ({"count": 2048}, "model.experts.count = 2048: must be at most 1024"),
     ],
@@ -70,7 +73,10 @@ def test_more_experts_than_are_routed_have_no_program_where_their_memory_would_f
 def test_a_family_with_experts_states_them_and_no_dense_width() -> None:
     changed = data()
     del changed["model"]["experts"]
-    assert "model.experts: is missing; family qwen3_moe needs it: count, per_token, intermediate and renormalise" in refused(changed)
+    assert (
+        "model.experts: is missing; family qwen3_moe needs it: count, per_token, intermediate and renormalise"
+        in refused(changed)
+    )
     changed = data()
     changed["model"]["intermediate"] = 6144
     assert "model.intermediate = 6144: belongs to dense families" in refused(changed)
@@ -88,7 +94,10 @@ def test_a_family_with_experts_states_them_and_no_dense_width() -> None:
 def test_passes_that_cannot_be_counted_exactly_and_waves_alike_are_refused() -> None:
     changed = data()
     changed["target"]["p150"] |= {"wave_tokens": 16384}
-    assert "target.p150.wave_tokens = 16384: allows passes of 16384 tokens: experts are counted exactly up to 8192" in refused(changed)
+    assert (
+        "target.p150.wave_tokens = 16384: allows passes of 16384 tokens: experts are counted exactly up to 8192"
+        in refused(changed)
+    )
     changed = data()
     changed["target"]["p150"]["batch_invariant"] = True
     assert "target.p150.batch_invariant = true: is not built with experts" in refused(changed)
@@ -100,7 +109,9 @@ def test_passes_that_cannot_be_counted_exactly_and_waves_alike_are_refused() -> 
 def test_experts_too_narrow_for_the_cores_are_refused_by_the_board() -> None:
     changed = data(MIXTRAL)
     changed["model"]["experts"]["intermediate"] = 64
-    with pytest.raises(ManifestError, match="intermediate = 64: cannot be run on p150: no cut of experts of 128 x 2 tiles"):
+    with pytest.raises(
+        ManifestError, match="intermediate = 64: cannot be run on p150: no cut of experts of 128 x 2 tiles"
+    ):
         resolve(check(changed, "m.toml", scan(""), ("p150",)), P150)
 
 
@@ -167,18 +178,24 @@ def test_the_modelled_work_grows_with_the_experts_chosen_and_not_with_all() -> N
 
 
 def test_a_scatter_over_many_rows_is_dealt_over_the_cores_and_one_row_is_not() -> None:
-    assert scatter_cycles(1, 1000, 500, 110) == scatter_cycles(110, 1000, 500, 110) == scatter_cycles(220, 1000, 500, 110) / 2
+    assert (
+        scatter_cycles(1, 1000, 500, 110)
+        == scatter_cycles(110, 1000, 500, 110)
+        == scatter_cycles(220, 1000, 500, 110) / 2
+    )
 
 
 @pytest.mark.parametrize("model", [QWEN, MIXTRAL])
 def test_every_matmul_of_the_steps_has_a_role_and_every_role_a_step(model: str) -> None:
     resolved = of(model)
-    (shape, *_) = enumerate_shapes(resolved)
+    shape, *_ = enumerate_shapes(resolved)
     steps = layer_steps(resolved, shape, Attention(64, 128), "full")
     assert {step.role for step in steps} - {""} == {role.name for role in kinds.layer_matmuls(resolved)}
     live: set[str] = {"hidden"}
     for step in steps:
-        assert {tensor.name for tensor in step.frees} <= live | {tensor.name for tensor in step.writes} | {"summed"}, step
+        assert {tensor.name for tensor in step.frees} <= live | {tensor.name for tensor in step.writes} | {
+            "summed"
+        }, step
         live |= {tensor.name for tensor in step.writes}
         live -= {tensor.name for tensor in step.frees}
 
@@ -201,7 +218,10 @@ def test_a_dense_model_has_no_trace_of_experts() -> None:
 IMPORTS = [
     ({"mlp_only_layers": [3]}, "mlp_only_layers = [3]: asks for layers without experts among those that have them"),
     ({"decoder_sparse_step": 2}, "decoder_sparse_step = 2: asks for layers without experts among those that have them"),
-    ({"shared_expert_intermediate_size": 512}, "asks for an expert that sees every token, which models of Qwen3MoeConfig do not have here"),
+    (
+        {"shared_expert_intermediate_size": 512},
+        "asks for an expert that sees every token, which models of Qwen3MoeConfig do not have here",
+    ),
     ({"num_experts": 300}, "300 experts are over the 256 that are routed on a device"),
     ({"num_local_experts": 64}, "num_local_experts = 64: contradicts num_experts 128; make them equal"),
     ({"moe_intermediate_size": 700}, "moe_intermediate_size = 700: must be a multiple of 32"),

@@ -82,7 +82,13 @@ def test_the_rotary_operation_follows_the_head_dim(head_dim: int, style: str) ->
 def test_families_differ_in_biases_and_norms() -> None:
     models = {name: shipped(name, board) for name, board in SHIPPED}
     assert {one.family for one in models.values() if one.query_key_value_bias} == {"gpt_oss", "qwen2"}
-    assert {one.family for one in models.values() if one.query_key_norm} == {"gemma3", "qwen3", "qwen3_5", "qwen3_5_moe", "qwen3_moe"}
+    assert {one.family for one in models.values() if one.query_key_norm} == {
+        "gemma3",
+        "qwen3",
+        "qwen3_5",
+        "qwen3_5_moe",
+        "qwen3_moe",
+    }
     assert {one.family for one in models.values() if one.experts} == {"gpt_oss", "mixtral", "qwen3_5_moe", "qwen3_moe"}
 
 

@@ -238,7 +238,9 @@ def test_the_rotary_embeddings_of_gemma_are_those_of_transformers(tmp_path: Path
     for config in (
         GEMMA3,
         changed(GEMMA3, rope_theta=REMOVED, rope_local_base_freq=REMOVED, rope_scaling=None),
-        changed(GEMMA3, rope_theta=REMOVED, rope_local_base_freq=REMOVED, rope_scaling=REMOVED, rope_parameters=BY_LAYER),
+        changed(
+            GEMMA3, rope_theta=REMOVED, rope_local_base_freq=REMOVED, rope_scaling=REMOVED, rope_parameters=BY_LAYER
+        ),
     ):
         found = tables(tmp_path, config)["model"]
         theirs = transformers.Gemma3TextConfig(**json.loads(json.dumps(config))).rope_parameters

@@ -150,10 +150,14 @@ FIXED = [(one, name) for one in classes.CLASSES for name in one.fixed]
 def test_of_some_keys_only_the_default_is_built(one: ConfigClass, name: str, tmp_path: Path) -> None:
     built = one.defaults[name]
     other = not built if isinstance(built, bool) else built + 1
-    rule = f"{name} = {shown(other)}: must be {shown(built)}: no other {one.name} models are built; write {shown(built)}"
+    rule = (
+        f"{name} = {shown(other)}: must be {shown(built)}: no other {one.name} models are built; write {shown(built)}"
+    )
     assert rule in refusal(tmp_path, {"model_type": one.model_type, name: other})
     few = {"num_experts": 64} if one.model_type == "qwen3_next" else {}  # of 512, which no board routes
-    imported(tmp_path, {"model_type": one.model_type, "num_hidden_layers": one.every or 2, name: built} | few)  # is taken
+    imported(
+        tmp_path, {"model_type": one.model_type, "num_hidden_layers": one.every or 2, name: built} | few
+    )  # is taken
     kind = "true or false" if isinstance(built, bool) else "a number"
     assert f'{name} = "x": must be {kind}' in refusal(tmp_path, {"model_type": one.model_type, name: "x"})
 
@@ -262,10 +266,12 @@ BAD = [  # (configuration, what the message has)
     ),
     (
         changed(GEMMA3, rope_scaling=REMOVED, rope_parameters={"rope_type": "default", "rope_theta": 1e4}),
-        'must hold an object for each layer type; one of them full_attention, one sliding_attention',
+        "must hold an object for each layer type; one of them full_attention, one sliding_attention",
     ),
     (
-        changed(GEMMA3, rope_scaling=REMOVED, rope_parameters={"sliding_attention": {"rope_type": "yarn", "factor": 2.0}}),
+        changed(
+            GEMMA3, rope_scaling=REMOVED, rope_parameters={"sliding_attention": {"rope_type": "yarn", "factor": 2.0}}
+        ),
         'rope_parameters.sliding_attention.rope_type = "yarn": family gemma3 has no rotary embedding of this kind',
     ),
     (changed(GEMMA3, rope_local_base_freq="x"), 'rope_local_base_freq = "x": must be a number'),

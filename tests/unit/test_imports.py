@@ -58,7 +58,17 @@ def outside(path: Path) -> set[str]:
 def test_only_the_commands_that_prove_see_everything_and_lazily() -> None:
     """What the command line imports at its top level is all that --help and list pay for."""
     assert outside(COMMAND_LINE) == {"__future__", "collections", "json", "pathlib", "sys", "typing", "click"}
-    assert outside(PROVING) == {"__future__", "collections", "contextlib", "json", "os", "pathlib", "sys", "typing", "click"}
+    assert outside(PROVING) == {
+        "__future__",
+        "collections",
+        "contextlib",
+        "json",
+        "os",
+        "pathlib",
+        "sys",
+        "typing",
+        "click",
+    }
     within = {name.split(".")[0] for name, statement in imports(PROVING) if statement.col_offset}
     assert "runtime" in within and "runtime" not in {name.split(".")[0] for name, _ in imports(COMMAND_LINE)}
 

@@ -193,7 +193,6 @@ def test_all_models_on_all_targets_are_a_list(answers) -> None:
     assert len(codegen("legal", "--all", "--target", "n150", "--json").data["modules"]) == targets.count("n150")
 
 
-
 def test_json_and_a_table_are_not_printed_together(answers) -> None:
     outcome = codegen("legal", "smollm2-135m", "--json", "--markdown")
     assert outcome.code == 2 and outcome.data["errors"][0]["rule"] == "print JSON or a table, not both"

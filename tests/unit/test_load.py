@@ -80,7 +80,10 @@ def test_windows_that_reach_less_far_than_they_see_are_refused():
 
     check_module(SimpleNamespace(**vars(module) | with_blocks(6)))
     for changes, message in (
-        ({"WINDOW_REACH": 0}, "WINDOW_REACH is 0: a window of 40 tokens needs the next multiple of ALIGNMENT 64 from 39 on"),
+        (
+            {"WINDOW_REACH": 0},
+            "WINDOW_REACH is 0: a window of 40 tokens needs the next multiple of ALIGNMENT 64 from 39 on",
+        ),
         ({"WINDOW_REACH": 96}, "WINDOW_REACH is 96: a window of 40 tokens"),
         (with_blocks(5), "layers with a window read 5 blocks of 32 tokens and need 192 tokens"),
     ):

@@ -300,7 +300,9 @@ def f(a, b: int = c, *d, e=g, **h) -> i:
 """
 
 
-@pytest.mark.parametrize("source", [ODD, *(committed_text(model, "n150") for model in ("smollm2-135m", "phi-3.5-mini"))])
+@pytest.mark.parametrize(
+    "source", [ODD, *(committed_text(model, "n150") for model in ("smollm2-135m", "phi-3.5-mini"))]
+)
 def test_looking_at_a_tree_meets_all_code_that_the_librarys_visitor_meets(source: str) -> None:
     tree = libcst.parse_module(source)
     visitor = Visitor()

@@ -281,7 +281,9 @@ def test_a_board_on_which_an_operation_finds_no_room_is_refused_with_the_size() 
         choose_programs(replace(numbers, board=replace(numbers.board, l1_bank_bytes=20000)), shapes)
 
 
-@pytest.mark.parametrize(("hidden", "board", "inside"), [(4608, "n150", True), (5120, "n150", False), (5376, "p150", False)])
+@pytest.mark.parametrize(
+    ("hidden", "board", "inside"), [(4608, "n150", True), (5120, "n150", False), (5376, "p150", False)]
+)
 def test_rows_too_wide_for_a_core_are_normed_in_blocks(hidden: int, board: str, inside: bool) -> None:
     """Sizes that the library's row-major form takes and refuses on mock devices."""
     numbers = replace(resolved("llama-3.1-8b", board), hidden=hidden)

@@ -238,8 +238,12 @@ def every_matmul(token_tiles: int, inner_tiles: int, output_tiles: int, grid: tu
 
 @pytest.mark.parametrize("inner_block", [None, 2])
 @pytest.mark.parametrize("bank", [1393312, 300000, 60000])
-@pytest.mark.parametrize(("token_tiles", "inner_tiles", "output_tiles"), [(4, 64, 96), (8, 18, 18), (64, 160, 128), (13, 96, 30)])
-def test_no_legal_matmul_is_cheaper_than_the_chosen_one(token_tiles, inner_tiles, output_tiles, bank, inner_block) -> None:
+@pytest.mark.parametrize(
+    ("token_tiles", "inner_tiles", "output_tiles"), [(4, 64, 96), (8, 18, 18), (64, 160, 128), (13, 96, 30)]
+)
+def test_no_legal_matmul_is_cheaper_than_the_chosen_one(
+    token_tiles, inner_tiles, output_tiles, bank, inner_block
+) -> None:
     sizes, dtypes = (token_tiles, inner_tiles, output_tiles), ("bfloat8_b", "bfloat16", None)
 
     def cost(choice: Matmul) -> tuple[float, int]:
@@ -253,7 +257,9 @@ def test_no_legal_matmul_is_cheaper_than_the_chosen_one(token_tiles, inner_tiles
 @pytest.mark.parametrize("fused", [PAIRS, RESIDUAL])
 @pytest.mark.parametrize("bank", [1393312, 200000])
 @pytest.mark.parametrize(("token_tiles", "inner_tiles", "output_tiles"), [(4, 64, 96), (16, 18, 36), (64, 160, 128)])
-def test_no_legal_minimal_matmul_is_cheaper_than_the_chosen_one(token_tiles, inner_tiles, output_tiles, bank, fused) -> None:
+def test_no_legal_minimal_matmul_is_cheaper_than_the_chosen_one(
+    token_tiles, inner_tiles, output_tiles, bank, fused
+) -> None:
     sizes, dtypes = (token_tiles, inner_tiles, output_tiles), ("bfloat8_b", "bfloat16")
     step = 2 if fused == PAIRS else 1
 

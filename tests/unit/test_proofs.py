@@ -172,7 +172,9 @@ def test_a_proof_of_other_bytes_is_stale(project: Project, what: str) -> None:
         "logic": "stale",
         "precision": "none",
     }
-    line = codegen("list", "--manifests", project.manifests, "--output", project.output, "--markdown").out.split("\n")[2]
+    line = codegen("list", "--manifests", project.manifests, "--output", project.output, "--markdown").out.split("\n")[
+        2
+    ]
     assert line.split(" | ")[4:7] == ["stale", "stale", "-"]
 
 
@@ -243,7 +245,13 @@ def test_a_failed_verification_is_said_recorded_nowhere_and_exit_code_one(projec
 
 
 def test_legal_records_the_passes_of_modules_that_are_accepted_whole(project: Project, monkeypatch) -> None:
-    verdict = {"model": "m", "target": "n150", "passed": True, "shapes": [{"passed": True, "calls": []}] * 3, "refusals": []}
+    verdict = {
+        "model": "m",
+        "target": "n150",
+        "passed": True,
+        "shapes": [{"passed": True, "calls": []}] * 3,
+        "refusals": [],
+    }
     monkeypatch.setattr("runtime.legality.command.check", lambda *_: iter([dict(verdict)]))
     assert prove(project, "legal", "m", "--json").code == 0
     now = digest(project.module.read_bytes())
@@ -266,7 +274,9 @@ def test_legal_records_the_passes_of_modules_that_are_accepted_whole(project: Pr
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_is_no_proof_is_refused_before_anything_runs(project: Project, command: tuple[str, ...], message: str) -> None:
+def test_what_is_no_proof_is_refused_before_anything_runs(
+    project: Project, command: tuple[str, ...], message: str
+) -> None:
     outcome = prove(project, *command)
     assert outcome.code == 2 and message in outcome.err
     assert proofs.read(project.output) == {}
@@ -277,5 +287,8 @@ def test_nothing_is_recorded_of_a_module_that_a_build_would_change(project: Proj
     project.edit("context = 4096", "context = 2048")
     outcome = prove(project, command, "m")
     assert outcome.code == 2
-    assert f"{project.module}: is not what a build would write now, so nothing is recorded of it; codegen build" in outcome.err
+    assert (
+        f"{project.module}: is not what a build would write now, so nothing is recorded of it; codegen build"
+        in outcome.err
+    )
     assert proofs.read(project.output) == {}

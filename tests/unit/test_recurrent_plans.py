@@ -55,10 +55,22 @@ def small(target: str = "p150", **table: Any) -> Resolved:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"layer_kinds": ("gated_delta_net", "fulll")}, 'model.layer_kinds[1] = "fulll": must be "gated_delta_net" or "full"; did you mean "full"?'),
-        ({"layer_kinds": ("gated_delta_net",) * 3 + ("full",) * 2}, "model.layer_kinds: has 5 entries, which do not repeat evenly over 32 layers"),
-        ({"layer_kinds": ("full",)}, "model.layer_kinds: names no layer of kind gated_delta_net; both kinds are needed"),
-        ({"layer_kinds": ("gated_delta_net",)}, "model.layer_kinds: names no layer of kind full; both kinds are needed"),
+        (
+            {"layer_kinds": ("gated_delta_net", "fulll")},
+            'model.layer_kinds[1] = "fulll": must be "gated_delta_net" or "full"; did you mean "full"?',
+        ),
+        (
+            {"layer_kinds": ("gated_delta_net",) * 3 + ("full",) * 2},
+            "model.layer_kinds: has 5 entries, which do not repeat evenly over 32 layers",
+        ),
+        (
+            {"layer_kinds": ("full",)},
+            "model.layer_kinds: names no layer of kind gated_delta_net; both kinds are needed",
+        ),
+        (
+            {"layer_kinds": ("gated_delta_net",)},
+            "model.layer_kinds: names no layer of kind full; both kinds are needed",
+        ),
         ({"full_attention_layers": (3,)}, "model.full_attention_layers: belongs to families with windows"),
     ],
 )
@@ -72,7 +84,10 @@ def test_layer_lists_that_cannot_be_are_refused(changes: dict[str, Any], message
     ("changes", "message"),
     [
         ({"kernel": 3}, "model.gated_delta_net.kernel = 3: must be one of 4; nearest legal value 4"),
-        ({"key_dim": 100}, "model.gated_delta_net.key_dim = 100: must be a multiple of 32, a tile; nearest legal value 96"),
+        (
+            {"key_dim": 100},
+            "model.gated_delta_net.key_dim = 100: must be a multiple of 32, a tile; nearest legal value 96",
+        ),
         ({"value_heads": 40}, "model.gated_delta_net.value_heads = 40: must be a multiple of the 16 key heads"),
     ],
 )
@@ -132,8 +147,9 @@ def test_a_family_with_linear_attention_states_its_sizes_layers_and_slots() -> N
 def test_more_value_heads_than_cores_need_the_matmuls() -> None:
     changed = data()
     changed["model"]["gated_delta_net"] |= {"key_heads": 64, "value_heads": 128, "key_dim": 32, "value_dim": 32}
-    assert "value_heads = 128: is over the 110 cores of p150, one of which the operation takes for each value head; " in (
-        refused(changed, "p150")
+    assert (
+        "value_heads = 128: is over the 110 cores of p150, one of which the operation takes for each value head; "
+        in (refused(changed, "p150"))
     )
     changed["target"]["p150"]["recurrence"] = "matmuls"
     assert resolve(checked(changed), load_board(catalog.BUILT_IN, "p150")).gated_delta_net.form == "matmuls"

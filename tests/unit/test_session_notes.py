@@ -45,7 +45,9 @@ def test_a_session_of_golden_tests_ends_with_time_and_peak_memory(tmp_path: Path
 
 def test_processes_are_told_apart_and_the_time_is_from_first_to_last() -> None:
     def report(start: float, process: int, peak: float) -> SimpleNamespace:
-        return SimpleNamespace(start=start, stop=start + 5, user_properties=[("count of x", 1), (PEAK, (process, peak))])
+        return SimpleNamespace(
+            start=start, stop=start + 5, user_properties=[("count of x", 1), (PEAK, (process, peak))]
+        )
 
     reports = [report(100, 1, 1e9), report(160, 1, 2e9), report(90, 2, 0.5e9)]
     assert golden_line(reports, alone=True) == (

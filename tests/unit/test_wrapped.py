@@ -24,7 +24,11 @@ from runtime.wrapped import alone, is_text_model, published
 from tests.support.families import build_peer
 from tests.support.golden import EXACT, build_module, manifest, module_of
 
-OTHERS = {"visual.patch_embed.proj.weight": torch.ones(2), "vision_tower.patch_conv.weight": torch.ones(2), "multi_modal_projector.linear_1.weight": torch.ones(3)}
+OTHERS = {
+    "visual.patch_embed.proj.weight": torch.ones(2),
+    "vision_tower.patch_conv.weight": torch.ones(2),
+    "multi_modal_projector.linear_1.weight": torch.ones(3),
+}
 
 
 @cache
@@ -76,7 +80,9 @@ def test_a_tensor_of_no_known_part_is_refused(name: str):
 
 
 def test_a_module_that_is_no_text_model_takes_nothing_of_other_parts():
-    with pytest.raises(WeightError, match="multi_modal_projector.linear_1.weight, vision_tower.patch_conv.weight, visual"):
+    with pytest.raises(
+        WeightError, match="multi_modal_projector.linear_1.weight, vision_tower.patch_conv.weight, visual"
+    ):
         loaded(module_of("mistral"), plain() | OTHERS)
     with pytest.raises(WeightError, match="lacks model.embed_tokens.weight"):
         loaded(module_of("mistral"), in_hub_form(plain()))
@@ -84,7 +90,10 @@ def test_a_module_that_is_no_text_model_takes_nothing_of_other_parts():
 
 def test_layers_for_further_tokens_are_left_out_of_hybrid_models_alone():
     """Tables of a module that says it is hybrid: nothing but its geometry decides."""
-    module, further = module_of("mistral"), {"mtp.fc.weight": torch.ones(2), "mtp.layers.0.mlp.gate.weight": torch.ones(3)}
+    module, further = module_of("mistral"), {
+        "mtp.fc.weight": torch.ones(2),
+        "mtp.layers.0.mlp.gate.weight": torch.ones(3),
+    }
     with pytest.raises(WeightError, match="mtp.fc.weight, mtp.layers.0.mlp.gate.weight, which golden does not use"):
         loaded(module, plain() | further)
     net = GatedDeltaNet(2, 4, key_dim=32, value_dim=32, kernel=4, published="interleaved")
@@ -92,7 +101,9 @@ def test_layers_for_further_tokens_are_left_out_of_hybrid_models_alone():
     check_checkpoint(hybrid, open_checkpoint(plain() | further), module.LAYERS)
     with pytest.raises(WeightError, match="has model.mtp.fc.weight, mtpx.fc.weight, which golden does not use"):
         named = {name.replace("mtp.", "mtpx."): tensor for name, tensor in further.items() if "fc" in name}
-        check_checkpoint(hybrid, open_checkpoint(plain() | named | {"model.mtp.fc.weight": torch.ones(1)}), module.LAYERS)
+        check_checkpoint(
+            hybrid, open_checkpoint(plain() | named | {"model.mtp.fc.weight": torch.ones(1)}), module.LAYERS
+        )
 
 
 def test_two_spellings_of_one_tensor_are_refused(tmp_path: Path):
@@ -111,7 +122,9 @@ def test_a_missing_and_a_misshapen_tensor_are_named_as_published():
     with pytest.raises(WeightError, match="lacks language_model.model.layers.1.mlp.up_proj.weight, which golden needs"):
         loaded(wrapped_module(), without)
     wrong = in_form_of_transformers_5(plain()) | {"lm_head.weight": torch.ones(4, 4)}
-    with pytest.raises(WeightError, match=r"tensor language_model.lm_head.weight .* is \(4, 4\); golden needs \(256, 128\)"):
+    with pytest.raises(
+        WeightError, match=r"tensor language_model.lm_head.weight .* is \(4, 4\); golden needs \(256, 128\)"
+    ):
         loaded(wrapped_module(), wrong)
 
 
@@ -119,7 +132,9 @@ def test_a_tied_head_may_be_carried_a_second_time_and_must_be_the_same():
     found = plain()
     same = in_hub_form(found | {"lm_head.weight": found["model.embed_tokens.weight"]})
     assert loaded(wrapped_module(tied=True), same)
-    with pytest.raises(WeightError, match="language_model.lm_head.weight .* differs from language_model.model.embed_tokens"):
+    with pytest.raises(
+        WeightError, match="language_model.lm_head.weight .* differs from language_model.model.embed_tokens"
+    ):
         loaded(wrapped_module(tied=True), in_hub_form(found))
 
 

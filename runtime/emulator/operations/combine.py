@@ -29,7 +29,11 @@ def _plan_combine(device: Device, rows: TensorSpec, shares: TensorSpec, expert_d
             f"{name} must be BFLOAT16 ROW_MAJOR, got {spec!r}",
         )
     rank = len(rows.shape)
-    require(expert_dim == rank - 2, COMBINE, f"only sums over dimension {rank - 2} of rank {rank} are modelled, got {expert_dim}")
+    require(
+        expert_dim == rank - 2,
+        COMBINE,
+        f"only sums over dimension {rank - 2} of rank {rank} are modelled, got {expert_dim}",
+    )
     require(
         shares.shape == (*rows.shape[:-1], 1),
         COMBINE,

@@ -104,7 +104,11 @@ def _plan(device: Device, *rest: Any) -> Plan:
 def _check_fused(device: Device, heads: int, value_dim: int) -> None:
     """Each head takes two cores at least; wider heads take more, or none at all where their tiles are no power of two."""
     cores = device.board.grid[0] * device.board.grid[1]
-    require(value_dim in FUSED_BYTES, NAME, f"the fused program is modelled for value_dim {list(FUSED_BYTES)}, got {value_dim}")
+    require(
+        value_dim in FUSED_BYTES,
+        NAME,
+        f"the fused program is modelled for value_dim {list(FUSED_BYTES)}, got {value_dim}",
+    )
     require(
         2 * heads <= cores,
         NAME,

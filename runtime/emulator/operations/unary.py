@@ -171,8 +171,12 @@ def _typecast_into(source: Tensor, dtype: DataType, target: Tensor) -> Tensor:
 
 
 def _plan_typecast_into(device: Device, source: TensorSpec, target: TensorSpec, dtype) -> Plan:
-    require(source.is_float and target.is_float, "typecast", "only casts between floats are modelled with an output tensor")
-    require(target.dtype is dtype, "typecast", f"the output tensor is {target.dtype.name} and the cast is to {dtype.name}")
+    require(
+        source.is_float and target.is_float, "typecast", "only casts between floats are modelled with an output tensor"
+    )
+    require(
+        target.dtype is dtype, "typecast", f"the output tensor is {target.dtype.name} and the cast is to {dtype.name}"
+    )
     require(
         source.shape == target.shape and source.layout is target.layout,
         "typecast",
