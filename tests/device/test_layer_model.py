@@ -66,6 +66,10 @@ SHARED = {
 }  # one function's several products, by what they are planned as
 
 
+# A weight or a function -> what its product is planned as.
+PLANNED_AS = {"gate": "gate_up", "up": "gate_up", "decay": "rates", "update": "rates", "advance_tails": "tails"}
+
+
 def programs_of(planned: Programs, function: str, size: int) -> set[Any]:
     """The programs that the products of a function may have in a pass of so many tiles."""
     of_scores = {program for cut in planned.scores.values() for program in (cut.product, cut.mixture)}
@@ -81,7 +85,7 @@ def test_every_configuration_is_read_back_from_what_the_library_prints(verdicts,
     for report in verdicts[path.parent.name, path.stem]["shapes"]:
         size = report["shape"]["rows"] * report["shape"]["tokens"] // TILE
         for role, text in report["matmuls"].items():
-            planned_as = "gate_up" if role in ("gate", "up") else role
+            planned_as = PLANNED_AS.get(role, role)
             if role in SHARED:
                 assert _program(text) in programs_of(planned, role, size), (role, size, text)
                 continue
