@@ -31,7 +31,11 @@ MATMULS = ("ttnn.linear", "ttnn.experimental.minimal_matmul", "ttnn.experimental
 EXPERTS = "ttnn.experimental.deepseek_prefill.moe_fused_swiglu"
 
 SELECTION = "advance_tails"  # whose product reads no weight
-DELTA_RULE = ("ChunkGdnPrepOperation", "ChunkGdnScanOperation", "ChunkGdnDeviceOperation")
+DELTA_RULE = {
+    "ChunkGdnPrepOperation": recurrences.PREPARE,
+    "ChunkGdnScanOperation": recurrences.SCAN,
+    "ChunkGdnDeviceOperation": recurrences.FUSED,
+}
 
 Call = Mapping[str, Any]
 
@@ -137,19 +141,9 @@ def _delta_rule(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tup
     """One of the operation's programs, by the heads that its outputs have; products of the rule are no ideal's, since it
     could be run otherwise.
     """
-    net, moved = resolved.gated_delta_net, _in_dram([*call["inputs"], *call["outputs"]])
-    dims, chunks = (net.key_dim, net.value_dim), shape["tokens"] // TILE
-    heads = call["outputs"][0]["shape"][0]
-    if call["operation"] == DELTA_RULE[0]:
-        return (
-            Work(moved, cycles=-(-heads * chunks // resolved.board.cores) * recurrences.prepare_cycles(*dims)),
-            Ideal(),
-        )
-    if call["operation"] == DELTA_RULE[2]:
-        cycles = recurrences.fused_cycles(*dims, heads, resolved.board.cores)
-        return Work(moved, cycles=chunks * cycles), Ideal()
-    parts = recurrences.value_parts(resolved.board.grid, heads, net.value_dim)
-    return Work(moved, cycles=chunks * recurrences.scan_cycles(*dims) / parts), Ideal()
+    program, heads = DELTA_RULE[call["operation"]], call["outputs"][0]["shape"][0]
+    cycles = recurrences.program_cycles(program, resolved.gated_delta_net, shape["tokens"], heads, resolved.board)
+    return Work(_in_dram([*call["inputs"], *call["outputs"]]), cycles=cycles), Ideal()
 
 
 def _in_dram(operands: Iterable[Mapping[str, Any]]) -> int:

@@ -9,7 +9,7 @@ from generator.experts import MOST_ROUTED_TOKENS, WIDEST_HIDDEN
 from generator.families import FAMILIES
 from generator.problems import Problem
 from generator.shapes import largest_pass
-from generator.tiles import TILE
+from generator.tiles import TILE, multiple_near
 
 if TYPE_CHECKING:
     from generator.manifest import Experts, Manifest, TargetTable
@@ -60,7 +60,7 @@ def _experts(experts: Experts, renormalises: bool | None, family: str) -> Iterat
         rule = f"must be at most count {experts.count}"
         yield Problem((*KEY, "per_token"), str(experts.per_token), rule, f"nearest legal value {experts.count}")
     if experts.intermediate % TILE:
-        close = max(2 * TILE, (experts.intermediate + TILE // 2) // TILE * TILE)
+        close = max(2 * TILE, multiple_near(experts.intermediate, TILE))
         rule = f"must be a multiple of {TILE}, a tile"
         yield Problem((*KEY, "intermediate"), str(experts.intermediate), rule, f"nearest legal value {close}")
     if renormalises is not None and experts.renormalise is not renormalises:
@@ -79,7 +79,7 @@ def _shared(experts: Experts, expected: bool, family: str) -> Iterator[Problem]:
         rule = f"belongs to families with an expert that sees every token, and {family} has none"
         yield Problem(key, str(width), rule, f"leave it out; families that have one: {having}")
     elif width is not None and width % TILE:
-        close = max(TILE, (width + TILE // 2) // TILE * TILE)
+        close = multiple_near(width, TILE)
         yield Problem(key, str(width), f"must be a multiple of {TILE}, a tile", f"nearest legal value {close}")
 
 

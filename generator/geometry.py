@@ -165,6 +165,7 @@ class Resolved:
     digest: str = ""  # 16 hexadecimal digits over the numbers that shape the emitted module
 
     # What only some models have: a field at its default leaves the digest as if it were not there.
+
     # Tokens that a windowed layer sees up to each one, itself included; 0: no layer has a window.
     sliding_window: int = 0
     full_attention_layers: tuple[int, ...] = ()

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from math import gcd
+from typing import TYPE_CHECKING
 
 from generator.matmuls import FIDELITY_PASSES, PRODUCT_CYCLES, SUBBLOCK_TILES
 from generator.tiles import TILE, TILE_BYTES, tiles
+
+if TYPE_CHECKING:
+    from generator.geometry import GatedDeltaNet
+    from generator.targets import Board
 
 UNIT_EPSILON = 1e-6  # added to the sum of squares of a query or key head
 WIDEST_CHANNEL_CHUNK = 256  # channels that a core convolves at a time: a power of two
@@ -13,6 +18,8 @@ CHANNEL_GROUP = 4  # of its tiles, as many as half the destination registers hol
 CORES_OF_A_FUSED_HEAD = 2
 FUSED_BYTES = {32: 249856, 64: 393216, 128: 700416}  # of a core at most, by the columns of a value head
 CHUNKS = {"operation": 32, "matmuls": 64}  # tokens at a time; the operation takes raw heads in no other
+PREPARE, SCAN, FUSED = "delta_prepare", "delta_scan", "delta_rule"  # programs of the operation: two phases, or one
+JOINED_BLOCKS = (1, 2, 4, 8, 16, 32)  # of a chunk of the matmuls, whose inverse is joined from these
 ALONE, WAVE, ROWS, MATMULS = "alone", "wave", "rows", "matmuls"  # what a module states of its passes, by their rows
 
 
@@ -126,3 +133,13 @@ def fused_cycles(key_dim: int, value_dim: int, heads: int, cores: int) -> float:
     cuts = [part for part in range(1, tiles(value_dim) + 1) if tiles(value_dim) % part == 0 and part < of_a_head]
     prepare, scan = prepare_cycles(key_dim, value_dim), scan_cycles(key_dim, value_dim)
     return min(max(prepare / (of_a_head - part), scan / part) for part in cuts)
+
+
+def program_cycles(program: str, net: GatedDeltaNet, tokens: int, heads: int, board: Board) -> float:
+    """Of a program of the operation over so many heads of so many tokens each, on all cores of a board."""
+    dims, chunks = (net.key_dim, net.value_dim), tokens // TILE
+    if program == PREPARE:
+        return -(-heads * chunks // board.cores) * prepare_cycles(*dims)
+    if program == SCAN:
+        return chunks * scan_cycles(*dims) / value_parts(board.grid, heads, net.value_dim)
+    return chunks * fused_cycles(*dims, heads, board.cores)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from generator.families import FAMILIES
 from generator.problems import Problem
 from generator.recurrences import CHUNKS, form
-from generator.tiles import TILE
+from generator.tiles import TILE, multiple_near
 
 if TYPE_CHECKING:
     from generator.manifest import GatedDeltaNet, Manifest, Model, TargetTable
@@ -72,7 +72,7 @@ def _sizes(net: GatedDeltaNet) -> Iterator[Problem]:
     for name in ("key_dim", "value_dim"):
         value = getattr(net, name)
         if value % TILE:
-            close = max(TILE, (value + TILE // 2) // TILE * TILE)
+            close = multiple_near(value, TILE)
             yield Problem(
                 (*KEY, name), str(value), f"must be a multiple of {TILE}, a tile", f"nearest legal value {close}"
             )

@@ -11,7 +11,7 @@ from generator import expert_rules
 from generator.families import FAMILIES
 from generator.problems import Problem
 from generator.recurrences import CHUNKS, form
-from generator.tiles import TILE
+from generator.tiles import TILE, multiple_near
 
 if TYPE_CHECKING:
     from generator.manifest import Manifest, Model, Rope, TargetTable
@@ -60,12 +60,6 @@ def units(model: Model, table: TargetTable) -> dict[str, int]:
 def units_in_words(model: Model, table: TargetTable) -> str:
     """How the alignment came about."""
     return f"lcm({', '.join(f'{tokens} {name}' for name, tokens in units(model, table).items())})"
-
-
-def multiple_near(value: int, step: int, most: int | None = None) -> int:
-    """The multiple of `step` closest to `value`, at least one step and at most `most`."""
-    close = max(step, (value + step // 2) // step * step)
-    return close if most is None or close <= most else max(step, most // step * step)
 
 
 def _multiple(

@@ -70,6 +70,9 @@ def keys(target: str, model: Model, dtypes: type, rope: type, experts: type, gat
         found |= dict.fromkeys(("gated_delta_net.form", "gated_delta_net.chunk"), f"{table}.recurrence")
         found["full_attention_layers"] = "model.layer_kinds"
     found["rope.dimensions"] = "model.rotary_dimensions" if model.rotary_dimensions else head_dim
+    cut_by = [f"{table}.block_size", f"{table}.attention_chunk"]
+    if model.gated_delta_net is not None:
+        cut_by.append(f"{table}.recurrence")
     return found | {
         "module": "name",
         "target": table,
@@ -101,5 +104,5 @@ def keys(target: str, model: Model, dtypes: type, rope: type, experts: type, gat
         "gated_delta_net": "model.gated_delta_net",
         "state_slots": f"{table}.state_slots",
         "context_blocks": f"{table}.context, {table}.block_size",
-        "alignment": f"{table}.context" if model.attention_soft_cap else f"{table}.block_size, {table}.attention_chunk",
+        "alignment": f"{table}.context" if model.attention_soft_cap else ", ".join(cut_by),
     }

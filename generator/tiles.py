@@ -14,3 +14,9 @@ TILE_BYTES = {
 def tiles(elements: int) -> int:
     """Tiles that a side of so many elements takes."""
     return -(-elements // TILE)
+
+
+def multiple_near(value: int, step: int, most: int | None = None) -> int:
+    """The multiple of `step` closest to `value`, at least one step and at most `most`."""
+    close = max(step, (value + step // 2) // step * step)
+    return close if most is None or close <= most else max(step, most // step * step)

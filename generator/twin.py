@@ -6,8 +6,7 @@ from typing import Any
 
 from generator.experts import NARROWEST
 from generator.manifest import LONGEST_NAME, Manifest, Model, ModelFile, TargetTable, check
-from generator.rules import multiple_near
-from generator.tiles import TILE
+from generator.tiles import TILE, multiple_near
 
 SUFFIX = "-twin"
 LAYERS = 2  # of each kind of layer one, where there are two

@@ -6,6 +6,7 @@ addresses of their own and only a table says which slot refers to which: no trac
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -119,14 +120,18 @@ class States:
                 self._store(row, place)
 
     def _load(self, row: int, place: int) -> None:
-        for part in self._parts:
-            for held, of_rows in zip(getattr(self._stores.slots[place], part), getattr(self._stores, part)):
-                self._copy(held, of_rows[row])
+        for held, worked_on in self._pairs(row, place):
+            self._copy(held, worked_on)
 
     def _store(self, row: int, place: int) -> None:
+        for held, worked_on in self._pairs(row, place):
+            self._copy(worked_on, held)
+
+    def _pairs(self, row: int, place: int) -> Iterator[tuple[Any, Any]]:
+        """Of each part of each layer, the held tensor at a place and the one of a row that passes work on."""
         for part in self._parts:
             for held, of_rows in zip(getattr(self._stores.slots[place], part), getattr(self._stores, part)):
-                self._copy(of_rows[row], held)
+                yield held, of_rows[row]
 
     def _copy(self, source: Any, target: Any) -> None:
         """In the type of the target: a state that is held narrower than it is worked on is widened and narrowed on the way."""

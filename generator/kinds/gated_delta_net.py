@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from generator import programs
+from generator import programs, recurrences
 from generator.kinds.gated_delta_net_steps import steps
 from generator.kinds.rows import LAYER, MatmulRole, WeightRow, norm_layout, norm_rule
 
@@ -18,8 +18,6 @@ __all__ = ["constants", "matmuls", "steps", "weights"]
 
 PREFIX = f"{LAYER}linear_attn."
 KIND = "gated_delta_net"
-
-JOINED_BLOCKS = (1, 2, 4, 8, 16, 32)  # of a chunk of 64, whose inverse is joined from these
 
 
 def constants(resolved: Resolved) -> tuple[WeightRow, ...]:
@@ -35,7 +33,7 @@ def constants(resolved: Resolved) -> tuple[WeightRow, ...]:
             WeightRow(name, (), rule, square, "STATE_DTYPE") for name, rule in {**names, "all_ones": "ones"}.items()
         ]
         return (*rows, WeightRow("quadrants", (), "quadrants", "(1, 1, TILE, 3 * TILE)", "STATE_DTYPE"))
-    names |= {f"joining_{block}": f"joining_{block}" for block in JOINED_BLOCKS}
+    names |= {f"joining_{block}": f"joining_{block}" for block in recurrences.JOINED_BLOCKS}
     rows += [WeightRow(name, (), rule, square, "STATE_DTYPE") for name, rule in names.items()]
     lengths = {"query_length": "scaled_unit_length", "key_length": "unit_length"}
     for name, rule in lengths.items():

@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from generator.shapes import PassShape
 
 WIDE, NARROW = TILE_BYTES["float32"], TILE_BYTES["bfloat16"]
-MIXED = (
-    2 * WIDE + 2 * NARROW + 2 * WIDE
-)  # buffers of an operation on float32 and bfloat16 tiles: two of each and of what is made
+# Buffers of an operation on float32 and bfloat16 tiles: two of each and of what is made.
+MIXED = 2 * WIDE + 2 * NARROW + 2 * WIDE
 REPEATED = 8 * WIDE  # of one on float32 tiles that repeats a row of the second
 UNTILIZED = 64 * NARROW  # of one tile row, at most
 INDICES = 8  # of a row's pages in the buffers of picking rows
-JOININGS = (2, 4, 8, 16, 32)  # blocks of a chunk that products join
+JOININGS = recurrences.JOINED_BLOCKS[1:]  # which products join; the first are joined value by value
 
 
 def steps(
@@ -160,23 +159,23 @@ def _rule(
 ) -> Iterator[Step]:
     """The operation: in one program, or chunks by themselves over all cores and then their meeting with the states."""
     keys, values, heads = tiles(net.key_dim), tiles(net.value_dim), rows * net.value_heads
-    count = heads * tokens // TILE
+    board, count = resolved.board, heads * tokens // TILE
     state = 2 * heads * keys * values * WIDE
     constants = 6 * WIDE
-    if recurrences.fuses(net.value_heads, net.value_dim, resolved.board.cores):
-        cycles = tokens // TILE * recurrences.fused_cycles(net.key_dim, net.value_dim, heads, resolved.board.cores)
-        buffers, units = recurrences.FUSED_BYTES[net.value_dim], resolved.board.cores
-        yield Step("delta_rule", reads, (made,), frees, state + constants, buffers, units, cycles)
+
+    def cycles(program: str) -> float:
+        return recurrences.program_cycles(program, net, tokens, heads, board)
+
+    if recurrences.fuses(net.value_heads, net.value_dim, board.cores):
+        name, buffers = recurrences.FUSED, recurrences.FUSED_BYTES[net.value_dim]
+        yield Step(name, reads, (made,), frees, state + constants, buffers, board.cores, cycles(name))
         return
     between = Tensor("between", count * (3 * keys + values + 3), "float32")
-    grid, cores = resolved.board.grid, resolved.board.cores
-    cycles = -(-count // cores) * recurrences.prepare_cycles(net.key_dim, net.value_dim)
-    buffers = recurrences.prepare_bytes(net.key_dim, net.value_dim)
-    yield Step("delta_prepare", reads, (between,), (), constants, buffers, count, cycles)
-    cut = recurrences.value_parts(grid, heads, net.value_dim)
-    cycles = tokens // TILE * recurrences.scan_cycles(net.key_dim, net.value_dim) / cut
-    buffers = recurrences.scan_bytes(net.key_dim, net.value_dim, cut)
-    yield Step("delta_scan", (between,), (made,), (between, *frees), state, buffers, heads * cut, cycles)
+    name, buffers = recurrences.PREPARE, recurrences.prepare_bytes(net.key_dim, net.value_dim)
+    yield Step(name, reads, (between,), (), constants, buffers, count, cycles(name))
+    cut = recurrences.value_parts(board.grid, heads, net.value_dim)
+    name, buffers = recurrences.SCAN, recurrences.scan_bytes(net.key_dim, net.value_dim, cut)
+    yield Step(name, (between,), (made,), (between, *frees), state, buffers, heads * cut, cycles(name))
 
 
 def _matmuls(

@@ -67,6 +67,15 @@ def test_two_layers_at_real_width_agree_with_the_reference(model: str, report: C
     assert torch.isfinite(found).all()
 
 
+def served(module: ModuleType) -> tuple[torch.Tensor, list[float]]:
+    """Logits of three prompts, and how each correlates with the reference."""
+    rig = Rig(module=module, precision="declared")
+    call = rig.call((33, 7, 200))
+    found, expected = rig.prefill.prefill_forward(**vars(call)), rig.expected(call)
+    ttnn.close_device(rig.device)
+    return found, [pcc(ours, theirs) for ours, theirs in zip(found, expected)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ROUTED)
 def test_experts_at_real_width_agree_with_the_reference(model: str, report: Callable[[str], None]) -> None:
@@ -78,12 +87,7 @@ def test_experts_at_real_width_agree_with_the_reference(model: str, report: Call
     if "full_attention_layers" in data["model"]:
         data["model"]["full_attention_layers"] = (1,)
     module = build_module(data)
-    rig = Rig(module=module, precision="declared")
-    call = rig.call((33, 7, 200))
-    found, expected = rig.prefill.prefill_forward(**vars(call)), rig.expected(call)
-    correlations = [pcc(ours, theirs) for ours, theirs in zip(found, expected)]
-    ttnn.close_device(rig.device)
-
+    found, correlations = served(module)
     stored = data["target"]["p150"]["dtypes"]["experts"]
     report(f"real width, {model}: correlation {min(correlations):.5f} with experts in {stored}")
     assert min(correlations) >= limit
@@ -101,12 +105,7 @@ def test_recurrent_layers_at_real_width_agree_with_the_reference(model: str, rep
     if experts:
         data["model"]["experts"] |= {"count": experts}
     module = build_module(data)
-    rig = Rig(module=module, precision="declared")
-    call = rig.call((33, 7, 200))
-    found, expected = rig.prefill.prefill_forward(**vars(call)), rig.expected(call)
-    correlations = [pcc(ours, theirs) for ours, theirs in zip(found, expected)]
-    ttnn.close_device(rig.device)
-
+    found, correlations = served(module)
     report(f"real width, {model}: correlation {min(correlations):.5f}")
     assert min(correlations) >= limit
     assert torch.isfinite(found).all()

@@ -161,6 +161,7 @@ def test_every_start_and_cut_is_a_multiple_of_the_recurrent_chunk(target: str, f
     numbers = small(target, recurrence=form, lengths=(64, 128))
     assert numbers.gated_delta_net.chunk == chunk
     assert numbers.alignment == lcm(numbers.block_size, numbers.attention_chunk, chunk)
+    assert numbers.keys["alignment"].endswith(f"target.{target}.recurrence")
     assert numbers.prefill_chunk % numbers.alignment == 0
     assert all(shape.tokens % chunk == 0 for shape in enumerate_shapes(numbers))
 
