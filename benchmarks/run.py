@@ -18,11 +18,13 @@ from pathlib import Path
 from benchmarks import (
     build,
     command_line,
+    first_token,
     host_time,
     hybrid,
     legality,
     module_import,
     prefill,
+    shapes,
     verify_memory,
     workloads,
 )
@@ -38,6 +40,8 @@ BENCHMARKS = {
     "workloads": workloads.measure,
     "memory": verify_memory.measure,
     "legality": legality.measure,
+    "shapes": shapes.measure,
+    "first-token": first_token.measure,
 }
 RESULTS = Path(__file__).parent / "results" / "figures.json"
 

@@ -69,6 +69,7 @@ def main() -> None:
       codegen list                          what there is, and what is proven of it
       codegen import config.json            write the manifest of a published model
       codegen build llama-3.2-1b            write its module for every target
+      codegen shapes llama-3.2-1b --workload log.csv   choose its lengths for a request log
       codegen build --all --check           exit 1 and say why if anything is stale
       codegen verify smollm2-135m           compare its module with a torch reference and with transformers
       codegen legal smollm2-135m            run its module on the real library's mock device
@@ -196,19 +197,77 @@ def import_(config, name, wanted, force, manifests, as_json) -> None:
 def show(model, target, manifests, as_json) -> None:
     """Print a model resolved against its targets: every number, where it came from, and the memory it takes."""
     from generator import geometry, manifest, targets
+    from generator.pass_time import pass_times
     from generator.shapes import enumerate_shapes
+
+    def passes(one: geometry.Resolved):
+        return pass_times(one, enumerate_shapes(one))
 
     file = manifest.load(manifests, model)
     names = [target] if target else list(file.manifest.target)
     resolved = [geometry.resolve(file, targets.load_board(manifests, name)) for name in names]
     if as_json:
-        shown = [{**one.to_json(), "shapes": [vars(shape) for shape in enumerate_shapes(one)]} for one in resolved]
+        shown = [
+            {
+                **one.to_json(),
+                "shapes": [{**vars(shape), "modelled": vars(time)} for shape, time in passes(one).items()],
+            }
+            for one in resolved
+        ]
         click.echo(json.dumps({"version": JSON_VERSION, "model": model, "targets": shown}))
         return
     from generator.listing import describe
 
     for one in resolved:
-        click.echo(describe(one, enumerate_shapes(one)))
+        click.echo(describe(one, passes(one)))
+
+
+@main.command()
+@click.argument("model")
+@target_option
+@click.option(
+    "--workload", metavar="FILE", type=click.Path(path_type=Path), help="A request log [default: log-uniform lengths]."
+)
+@click.option("--max-lengths", metavar="N", type=click.IntRange(min=1), help="At most so many lengths [default: 9].")
+@click.option(
+    "--max-programs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="At most so many programs, each wave's regular and chunked variant counted [default: what the traces' region holds].",
+)
+@click.option(
+    "--chunk", metavar="N", type=click.IntRange(min=1), help="This prefill chunk [default: the quickest of some]."
+)
+@click.option("--write", "written", is_flag=True, help="Put the choice into the manifest.")
+@manifests_option
+@json_option
+def shapes(model, target, workload, max_lengths, max_programs, chunk, written, manifests, as_json) -> None:
+    """Choose MODEL's lengths and prefill chunk for a workload, by modelled time.
+
+    FILE is CSV with a ContextTokens column, JSON lines with input_length and perhaps hash_ids (of 512 tokens each, equal where
+    prefixes are), or a histogram, CSV with length and count. The choice is exact under the model of time that `show` prints: every
+    prompt runs by itself, and each number of lengths is given with what one more would gain. Nothing was measured on a board.
+    """
+    from generator.choosing import command
+
+    with progress_line(as_json) as progress:
+        found = command.find(
+            manifests,
+            model,
+            target,
+            workload,
+            max_lengths,
+            max_programs,
+            chunk,
+            lambda count: progress(f"{count} lines"),
+        )
+    changed = command.write(found, manifests) if written else False
+    if as_json:
+        click.echo(json.dumps({"version": JSON_VERSION, **command.to_json(found), "written": changed}))
+        return
+    click.echo("\n".join(command.lines(found)))
+    if written:
+        click.echo(f"written; next: codegen build {model}" if changed else "the manifest says so already")
 
 
 @main.command()

@@ -10,11 +10,11 @@ PACKAGE = Path(__file__).parent
 TEMPLATES = PACKAGE.parent / "templates"
 TOOLS = ("black", "jinja2", "libcst")
 # Files of the generator that no emitted byte depends on: they decide, write and tell, and may change without a rebuild.
-FOLDERS_AROUND_THE_TEXT = ("importing",)
+FOLDERS_AROUND_THE_TEXT = ("choosing", "importing")
 AROUND_THE_TEXT = frozenset(
     f"{name}.py"
     for name in (
-        "build cli dump explain inputs listing lock options proofs proving publish record_signatures report signature_changes subjects"
+        "build cli dump explain inputs listing lock options pass_time proofs proving publish record_signatures report signature_changes subjects"
     ).split()
 ) | {
     path.relative_to(PACKAGE).as_posix()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from generator.proofs import Proof
 
 if TYPE_CHECKING:
     from generator.geometry import Resolved
+    from generator.pass_time import PassTime
     from generator.shapes import PassShape
 
 if sys.version_info >= (3, 11):
@@ -161,8 +162,8 @@ def _slot(resolved: Resolved) -> str:
     )
 
 
-def describe(resolved: Resolved, shapes: Sequence[PassShape]) -> str:
-    """One resolved model in words: numbers with where they came from, memory, and the closed set of passes."""
+def describe(resolved: Resolved, passes: Mapping[PassShape, PassTime]) -> str:
+    """One resolved model in words: numbers with where they came from, memory, and the closed set of passes with their times."""
     lines = [f"{resolved.name} on {resolved.target} (geometry {resolved.digest})", ""]
     for field, key in resolved.keys.items():
         value = resolved
@@ -189,9 +190,17 @@ def describe(resolved: Resolved, shapes: Sequence[PassShape]) -> str:
         lines.append(f"  {name:<30} {getattr(memory, name) / GIB:10.3f}")
     if memory.recurrent_states:
         lines += ["", f"  {'bytes of one state slot':<30} {memory.state_slot:10d}   {_slot(resolved)}"]
-    lines += ["", "  variant     rows  tokens  fill pages  read pages  digest"]
-    for shape in shapes:
+    lines += [
+        "",
+        "  modelled: body and tail (last rows, head, likeliest token) in ms, chunks in the middle of the context; of the body what",
+        "  bounds its time, GB through DRAM, device operations. The rates are the target's; nothing was measured on a board.",
+        "  variant          rows  tokens  fill pages  read pages    body    tail  dram  net  compute      GB  operations  digest",
+    ]
+    for shape, time in passes.items():
+        dram, network, compute = (time.bound[name] / time.body for name in ("dram", "network", "compute"))
         lines.append(
-            f"  {shape.variant:<10} {shape.rows:>5} {shape.tokens:>7} {shape.fill_pages:>11} {shape.read_pages:>11}  {shape.digest}"
+            f"  {shape.variant:<15} {shape.rows:>5} {shape.tokens:>7} {shape.fill_pages:>11} {shape.read_pages:>11} "
+            f"{1e3 * time.body:>7.1f} {1e3 * time.tail:>7.1f} {dram:>5.0%} {network:>4.0%} {compute:>8.0%} "
+            f"{time.dram_bytes / 1e9:>7.2f} {time.operations:>11}  {shape.digest}"
         )
     return "\n".join(lines) + "\n"

@@ -190,7 +190,7 @@ def _option(
         name: program_cycles(chosen[name], *role.sides(size), role.weight_dtype, role.fused)
         for name, role in roles.items()
     }
-    work = [_work(resolved, step, places, cycles) for steps in variants for step in steps]
+    work = [step_work(resolved, step, places, cycles) for steps in variants for step in steps]
     seconds = sum(time_of(each, resolved.board.rates).seconds for each in work)
     return _Option(places, chosen, seconds, sum(each.dram_bytes for each in work))
 
@@ -233,7 +233,9 @@ def _highest_gap(taken: Iterable[tuple[int, int]], share: int, top: int) -> int:
     return end - share
 
 
-def _work(resolved: Resolved, step: Step, places: frozenset[str], cycles: Mapping[str, float]) -> Work:
+def step_work(resolved: Resolved, step: Step, places: frozenset[str], cycles: Mapping[str, float]) -> Work:
+    """What an operation moves and computes under some places; `cycles` are those of the matmuls, by role."""
+
     def in_dram(tensor: Tensor) -> bool:
         return tensor.place not in places
 

@@ -135,7 +135,7 @@ def _layer(resolved: Resolved, chosen: Programs, shape: PassShape, report: dict[
             call,
             _program_bytes(chosen, roles[step.role], shape) if step.role else step.buffer_bytes,
             free,
-            placement._work(resolved, step, places, cycles),
+            placement.step_work(resolved, step, places, cycles),
             captured._work(call, report["shape"], resolved)[0],
         )
         for step, call, free in zip(steps[:compared], calls, placement._free_below(resolved, steps, places))

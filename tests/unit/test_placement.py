@@ -122,12 +122,12 @@ def test_what_an_operation_reads_beside_tensors_goes_through_dram_and_into_its_c
     """A table of 100 bytes, one tile in L1 and one in DRAM, on two cores; a matmul is bound by its program's cycles instead."""
     inside, outside = Tensor("a", 1, "bfloat16", "heads"), Tensor("b", 1, "bfloat16")
     step = Step("any", (inside,), (outside,), dram_bytes=100, units=2)
-    assert placement._work(board_of(9000, 64), step, frozenset({"heads"}), {}) == Work(2148, 4196 / 2)
-    assert placement._work(board_of(9000, 1), step, frozenset(), {}) == Work(4196, 4196)
+    assert placement.step_work(board_of(9000, 64), step, frozenset({"heads"}), {}) == Work(2148, 4196 / 2)
+    assert placement.step_work(board_of(9000, 1), step, frozenset(), {}) == Work(4196, 4196)
     product = replace(step, role="down")
-    assert placement._work(board_of(9000, 64), product, frozenset(), {"down": 7.0}) == Work(4196, cycles=7.0)
+    assert placement.step_work(board_of(9000, 64), product, frozenset(), {"down": 7.0}) == Work(4196, cycles=7.0)
     attention = replace(step, cycles=9.0)
-    assert placement._work(board_of(9000, 64), attention, frozenset(), {}) == Work(4196, cycles=9.0)
+    assert placement.step_work(board_of(9000, 64), attention, frozenset(), {}) == Work(4196, cycles=9.0)
 
 
 def seconds_of(numbers: Resolved, step: Step, inside: frozenset[str], cycles: float) -> tuple[float, float]:

@@ -1,0 +1,126 @@
+"""Lengths chosen by modelled time beside the padding of hand-written runtimes, on request logs and at equal numbers of lengths.
+
+Times are modelled, tokens and passes counted, seconds of the choice itself measured. Every prompt runs by itself here; waves and
+arrivals are in neither figure.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import power_of_two, request_logs
+from benchmarks.measure import Figure
+from generator import catalog, geometry, manifest, targets
+from generator.choosing import command
+from generator.choosing.choose import Choice, choose, evaluate
+from generator.choosing.rows import cut
+from generator.choosing.times import Times, times
+from generator.choosing.workload import Workload
+from generator.geometry import Resolved
+
+MODEL, TARGET, CHUNK = "llama-3.1-8b", "n150", 2048
+MOST = 16  # lengths of the table
+UNLIMITED = 10**6  # programs
+
+
+def workload(log: list[request_logs.Request], prefixes: bool) -> Workload:
+    lengths, cached = (np.array([getattr(one, name) for one in log], dtype=np.int64) for name in ("length", "cached"))
+    return Workload(lengths, cached * prefixes, np.ones_like(lengths), None, 0, prefixes)
+
+
+def hand_written(log: Workload, resolved: Resolved, found: Times) -> tuple[float, int, int]:
+    """Modelled seconds, computed tokens and refused prompts of the policy `power-of-two`, every prompt by itself."""
+    limits = power_of_two.Limits(resolved.context, CHUNK, resolved.block_size)
+    seconds = computed = refused = 0
+    for length, cached in zip(log.lengths.tolist(), log.cached.tolist()):
+        try:
+            passes = power_of_two.plan([length], [cached], limits).passes
+        except power_of_two.Refused:
+            refused += 1
+            continue
+        for one in passes:
+            at = one.tokens // found.step - 1
+            chunked = one.variant == "chunked"
+            seconds += found.chunked[at] + one.start * found.growth[at] if chunked else found.regular[at]
+            computed += one.tokens
+        seconds -= sum(found.tail[one.tokens // found.step - 1] for one in passes[:-1])
+    return float(seconds), computed, refused
+
+
+def half(log: Workload, first: bool) -> Workload:
+    part = slice(None, len(log.lengths) // 2) if first else slice(len(log.lengths) // 2, None)
+    return Workload(log.lengths[part], log.cached[part], log.weights[part], None, 0, log.has_prefixes)
+
+
+def _choices(log: Workload, resolved: Resolved, found: Times, most: int) -> list[Choice]:
+    ones = [1] * len(found.lengths)
+    return choose(cut(log, resolved, CHUNK), found, CHUNK, ones, most, UNLIMITED)
+
+
+def _seconds_to_choose(requests: int) -> float:
+    """Of the whole choice for a log of so many requests, reading it among them."""
+    drawn = np.random.default_rng(1).lognormal(7.5, 1.2, requests).astype(int).clip(1, 30000)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.csv"
+        path.write_text("ContextTokens\n" + "\n".join(map(str, drawn)) + "\n")
+        began = time.perf_counter()
+        command.find(catalog.BUILT_IN, MODEL, TARGET, path, None, None, None)
+        return time.perf_counter() - began
+
+
+def _logs() -> Iterator[tuple[str, Workload, int, float, float]]:
+    """Name, log, and a number of lengths with its limits of modelled time and of computed tokens."""
+    logs = request_logs.available()
+    limits = {"azure": (9, 1.05, 1.08), "mooncake": (9, 1.01, 1.02), "synthetic": (9, 1.05, 1.10)}
+    for name, log in logs.items():
+        yield name, workload(log, False), *limits[name]
+        if name == "mooncake":
+            yield f"{name}, prefixes cached", workload(log, True), 12, 1.02, 1.02
+
+
+def measure() -> list[Figure]:
+    board = targets.load_board(catalog.BUILT_IN, TARGET)
+    resolved = geometry.resolve(manifest.load(catalog.BUILT_IN, MODEL), board)
+    found = times(resolved, CHUNK)
+    figures = []
+    for name, whole, count, time_limit, token_limit in _logs():
+        log = Workload(
+            *(part[whole.lengths <= resolved.context] for part in (whole.lengths, whole.cached, whole.weights)),
+            None,
+            0,
+            False,
+        )
+        asked = cut(log, resolved, CHUNK)
+        choices = _choices(log, resolved, found, MOST)
+        seconds, computed, refused = hand_written(log, resolved, found)
+        ideal = choices[0].ideal_seconds
+        print(f"{name}: {asked.requests} requests, {asked.real} tokens to compute, {MODEL} on {TARGET}, chunk {CHUNK}")
+        print(
+            f"  lengths  time  tokens   (modelled over passes of exactly the tokens asked for; computed over asked for)"
+        )
+        for choice in choices:
+            print(
+                f"  {len(choice.lengths):>7} {choice.over_ideal:.3f}x {choice.computed / asked.real:.3f}x  {choice.lengths}"
+            )
+        print(f"  hand-written {seconds / ideal:.3f}x {computed / asked.real:.3f}x, {refused} refused")
+        promised = choices[count - 1]
+        second = half(log, False)
+        moved = evaluate(
+            cut(second, resolved, CHUNK), found, _choices(half(log, True), resolved, found, count)[-1].lengths, 0
+        )
+        own = _choices(second, resolved, found, count)[-1]
+        figures += [
+            Figure(f"{name}: modelled time, {count} lengths", "x", (promised.over_ideal,), time_limit),
+            Figure(f"{name}: computed tokens, {count} lengths", "x", (promised.computed / asked.real,), token_limit),
+            Figure(f"{name}: modelled time, hand-written", "x", (seconds / ideal,)),
+            Figure(f"{name}: computed tokens, hand-written", "x", (computed / asked.real,)),
+            Figure(f"{name}: first half's choice on the second", "x", (moved.seconds / own.seconds,), 1.01),
+        ]
+    for requests, limit in ((20000, 2.0), (1000000, 20.0)):
+        figures.append(Figure(f"choosing for {requests} requests", "s", (_seconds_to_choose(requests),), limit))
+    return figures

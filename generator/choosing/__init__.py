@@ -1,0 +1,1 @@
+"""The choice of lengths, chunk and waves for a workload, by modelled time."""

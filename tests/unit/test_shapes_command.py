@@ -1,0 +1,154 @@
+"""`codegen shapes`: its numbers, the manifest that it writes, and limits and logs that it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from generator import catalog, manifest
+from generator.cli import main
+from generator.choosing.writing import rewritten
+
+MODEL, TARGET = "llama-3.2-1b", "n150"
+KEYS = {
+    "lengths",
+    "chunk",
+    "waves",
+    "requests",
+    "refused",
+    "passes",
+    "computed_over_real",
+    "modelled_time_over_ideal",
+    "tokens_saved",
+}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log.csv"
+    lengths = [1, 31, 32, 33, 127, 128, 129, 700, 2048, 2049, 5000, 32768, 32769, 0]
+    path.write_text("ContextTokens\n" + "\n".join(map(str, lengths)) + "\n")
+    return path
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> Path:
+    folder = tmp_path / "manifests"
+    for kind, name in ((catalog.MODELS, MODEL), (catalog.TARGETS, TARGET), (catalog.TARGETS, "p150")):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        shutil.copy(catalog.BUILT_IN / kind / f"{name}.toml", folder / kind)
+    return folder
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(main, ["shapes", MODEL, "--target", TARGET, *map(str, arguments)])
+
+
+def chosen(*arguments: object) -> dict:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_one_object_says_the_choice(log: Path) -> None:
+    found = chosen("--workload", log, "--chunk", 2048, "--max-lengths", 4)
+    assert KEYS <= found.keys()
+    assert (found["requests"], found["refused"], found["empty"]) == (13, 1, 1)
+    assert found["chunk"] == found["lengths"][-1] == 2048 and len(found["lengths"]) == 4
+    assert found["passes"] == 9 + 2 + 3 + 16
+    assert 1 <= found["modelled_time_over_ideal"] < 2 and found["computed_over_real"] >= 1
+    assert [len(one["lengths"]) for one in found["by_number_of_lengths"]] == [1, 2, 3, 4]
+
+
+def test_each_further_length_is_no_slower_and_the_chosen_chunk_is_the_quickest(log: Path) -> None:
+    whole = chosen("--workload", log)
+    seconds = [one["modelled_seconds"] for one in whole["by_number_of_lengths"]]
+    assert seconds == sorted(seconds, reverse=True)
+    for chunk in (512, 1024, 2048, 4096):
+        assert whole["modelled_seconds"] <= chosen("--workload", log, "--chunk", chunk)["modelled_seconds"]
+
+
+def test_no_log_means_log_uniform_lengths() -> None:
+    found = chosen("--chunk", 2048)
+    assert found["workload"] == "log-uniform lengths" and found["requests"] == 20000 and not found["refused"]
+    assert found["modelled_seconds"] < found["now"]["modelled_seconds"]
+
+
+def test_programs_of_all_lengths_stay_within_the_limit(log: Path) -> None:
+    for limit in (10, 24, 40):
+        assert chosen("--workload", log, "--max-programs", limit)["programs"] <= limit
+
+
+def test_the_words_say_the_same(log: Path) -> None:
+    found, words = chosen("--workload", log), run("--workload", log).output
+    for line in (f"lengths = {found['lengths']}", f"prefill_chunk = {found['chunk']}", f"waves = {found['waves']}"):
+        assert line in words
+    assert "13 requests, 1 over the context of 32768, 1 without tokens" in words
+
+
+def test_what_is_written_is_the_choice_and_nothing_else(log: Path, manifests: Path) -> None:
+    path = manifests / catalog.MODELS / f"{MODEL}.toml"
+    before = path.read_text()
+    asked = ("--workload", log, "--manifests", manifests, "--chunk", 1024, "--max-lengths", 3)
+    found = chosen(*asked)
+    assert path.read_text() == before and not found["written"]
+    assert chosen(*asked, "--write")["written"]
+    after = manifest.load(manifests, MODEL).manifest
+    table = after.target[TARGET]
+    assert (list(table.lengths), table.prefill_chunk, list(table.waves)) == (
+        found["lengths"],
+        found["chunk"],
+        found["waves"],
+    )
+    kept = manifest.load(catalog.BUILT_IN, MODEL).manifest
+    assert after.model == kept.model and after.target["p150"] == kept.target["p150"]
+    changed = set(path.read_text().splitlines()) - set(before.splitlines())
+    assert all("codegen shapes" in line and "log.csv" in line for line in changed) and 1 <= len(changed) <= 3
+    again = chosen(*asked, "--write")
+    assert not again["written"] and again["now"]["modelled_seconds"] == again["modelled_seconds"]
+
+
+def test_an_array_of_several_lines_is_replaced_whole() -> None:
+    text = catalog.read(catalog.BUILT_IN / catalog.MODELS / f"{MODEL}.toml")
+    spread = text.replace("lengths = [128, 256,", "lengths = [ # a comment with ]\r\n  128,\r\n  256,", 1)
+    assert spread != text
+    file = manifest.parse(spread, "there", ("n150", "p150"))
+    first = next(iter(file.manifest.target))
+    made = manifest.parse(rewritten(spread, file, first, {"lengths": (256, 2048)}, "why"), "there", ("n150", "p150"))
+    assert made.manifest.target[first].lengths == (256, 2048)
+    other = next(name for name in file.manifest.target if name != first)
+    assert made.manifest.target[other] == file.manifest.target[other]
+
+
+def test_a_limit_that_no_choice_meets_names_the_smallest_that_can(log: Path) -> None:
+    result = run("--workload", log, "--max-programs", 1, "--chunk", 2048)
+    assert result.exit_code == 2 and "--max-programs" in result.output
+    least = int(result.output.rsplit(" ", 1)[1])
+    assert chosen("--workload", log, "--max-programs", least, "--chunk", 2048)["lengths"] == [2048]
+    assert run("--workload", log, "--max-programs", least - 1, "--chunk", 2048).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ContextTokens\n40000\n", "no prompt of at most 32768 tokens"),
+        ("ContextTokens\n", "no request with tokens"),
+        ("Tokens\n5\n", "ContextTokens"),
+        ("ContextTokens\n-3\n", ":2:"),
+    ],
+)
+def test_a_log_that_nothing_can_be_chosen_for_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(text)
+    result = run("--workload", path)
+    assert result.exit_code == 2 and words in result.output and str(path) in result.output
+
+
+@pytest.mark.parametrize(("chunk", "words"), [(2000, "multiple of the alignment 128"), (65536, "at most the context")])
+def test_a_chunk_that_the_manifest_could_not_have_is_refused(log: Path, chunk: int, words: str) -> None:
+    result = run("--workload", log, "--chunk", chunk)
+    assert result.exit_code == 2 and words in result.output
