@@ -1,7 +1,7 @@
 """Lengths chosen by modelled time beside the padding of hand-written runtimes, on request logs and at equal numbers of lengths.
 
-Times are modelled, tokens and passes counted, seconds of the choice itself measured. Every prompt runs by itself here; waves and
-arrivals are in neither figure.
+Times are modelled, tokens and passes counted, seconds of the choice itself measured. Every prompt runs by itself, but in
+the table that says what sharing waves is worth.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks import power_of_two, request_logs
 from benchmarks.measure import Figure
 from generator import catalog, geometry, manifest, targets
-from generator.choosing import command
+from generator.choosing import command, waves
 from generator.choosing.choose import Choice, choose, evaluate
 from generator.choosing.rows import cut
 from generator.choosing.times import Times, times
@@ -24,8 +24,11 @@ from generator.choosing.workload import Workload
 from generator.geometry import Resolved
 
 MODEL, TARGET, CHUNK = "llama-3.1-8b", "n150", 2048
-MOST = 16  # lengths of the table
+COUNTS = (1, 3, 9, 12, 16)  # lengths of which figures are kept
+MOST, PROMISED = 16, 9  # lengths of the printed table, and where waves are shared
+WINDOWS = (0.5, 2.0)  # seconds
 UNLIMITED = 10**6  # programs
+CHOOSING = ((20000, 2.0), (1000000, 20.0))  # requests of a log, and seconds within which a choice is made for it
 
 
 def workload(log: list[request_logs.Request], prefixes: bool) -> Workload:
@@ -83,6 +86,34 @@ def _logs() -> Iterator[tuple[str, Workload, int, float, float]]:
             yield f"{name}, prefixes cached", workload(log, True), 12, 1.02, 1.02
 
 
+def wave_figure(name: str, window: float, rows: int) -> str:
+    return f"{name}: window {window:g} s, waves up to {rows}"
+
+
+def in_waves(name: str, log: list[request_logs.Request], resolved: Resolved) -> list[Figure]:
+    """What sharing passes is worth: the best PROMISED lengths with the waves of the manifest up to each size, at some windows."""
+    fitting = [one for one in log if one.length <= resolved.context]
+    arrivals = np.array([one.arrival for one in fitting])
+    whole = workload(fitting, False)
+    by_rows = waves.wave_times(resolved, CHUNK)
+    ones = [1] * len(by_rows[1].lengths)
+    figures = []
+    print(
+        f"{name}, sharing waves, {PROMISED} lengths: modelled time over each prompt by itself without padding; passes"
+    )
+    for window in WINDOWS:
+        calls = waves.calls_of(arrivals, window, resolved.board.maximum_wave)
+        groups = waves.groups_of(whole, resolved, CHUNK, calls, by_rows[1])
+        told = []
+        for count in range(1, len(resolved.waves) + 1):
+            sizes = resolved.waves[:count]
+            best = waves.choose_in_waves(groups, by_rows, sizes, CHUNK, ones, PROMISED, UNLIMITED)[-1]
+            told.append(f"up to {sizes[-1]}: {best.over_ideal:.4f}x {best.passes}")
+            figures.append(Figure(wave_figure(name, window, sizes[-1]), "x", (best.over_ideal,)))
+        print(f"  {window:g} s, at most {resolved.board.maximum_wave} rows: " + "; ".join(told))
+    return figures
+
+
 def measure() -> list[Figure]:
     board = targets.load_board(catalog.BUILT_IN, TARGET)
     resolved = geometry.resolve(manifest.load(catalog.BUILT_IN, MODEL), board)
@@ -108,19 +139,29 @@ def measure() -> list[Figure]:
                 f"  {len(choice.lengths):>7} {choice.over_ideal:.3f}x {choice.computed / asked.real:.3f}x  {choice.lengths}"
             )
         print(f"  hand-written {seconds / ideal:.3f}x {computed / asked.real:.3f}x, {refused} refused")
-        promised = choices[count - 1]
         second = half(log, False)
         moved = evaluate(
             cut(second, resolved, CHUNK), found, _choices(half(log, True), resolved, found, count)[-1].lengths, 0
         )
         own = _choices(second, resolved, found, count)[-1]
+        for shown in COUNTS:
+            one, held = choices[shown - 1], shown == count
+            figures += [
+                Figure(f"{name}: modelled time, {shown} lengths", "x", (one.over_ideal,), time_limit if held else None),
+                Figure(
+                    f"{name}: computed tokens, {shown} lengths",
+                    "x",
+                    (one.computed / asked.real,),
+                    token_limit if held else None,
+                ),
+            ]
         figures += [
-            Figure(f"{name}: modelled time, {count} lengths", "x", (promised.over_ideal,), time_limit),
-            Figure(f"{name}: computed tokens, {count} lengths", "x", (promised.computed / asked.real,), token_limit),
             Figure(f"{name}: modelled time, hand-written", "x", (seconds / ideal,)),
             Figure(f"{name}: computed tokens, hand-written", "x", (computed / asked.real,)),
             Figure(f"{name}: first half's choice on the second", "x", (moved.seconds / own.seconds,), 1.01),
         ]
-    for requests, limit in ((20000, 2.0), (1000000, 20.0)):
+    for name, log in request_logs.available().items():
+        figures += in_waves(name, log, resolved)
+    for requests, limit in CHOOSING:
         figures.append(Figure(f"choosing for {requests} requests", "s", (_seconds_to_choose(requests),), limit))
     return figures

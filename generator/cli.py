@@ -238,15 +238,22 @@ def show(model, target, manifests, as_json) -> None:
 @click.option(
     "--chunk", metavar="N", type=click.IntRange(min=1), help="This prefill chunk [default: the quickest of some]."
 )
+@click.option(
+    "--window",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Prompts that arrive within so long of the first share waves [default: 0, every prompt by itself].",
+)
 @click.option("--write", "written", is_flag=True, help="Put the choice into the manifest.")
 @manifests_option
 @json_option
-def shapes(model, target, workload, max_lengths, max_programs, chunk, written, manifests, as_json) -> None:
-    """Choose MODEL's lengths and prefill chunk for a workload, by modelled time.
+def shapes(model, target, workload, max_lengths, max_programs, chunk, window, written, manifests, as_json) -> None:
+    """Choose MODEL's lengths, prefill chunk and waves for a workload, by modelled time.
 
     FILE is CSV with a ContextTokens column, JSON lines with input_length and perhaps hash_ids (of 512 tokens each, equal where
-    prefixes are), or a histogram, CSV with length and count. The choice is exact under the model of time that `show` prints: every
-    prompt runs by itself, and each number of lengths is given with what one more would gain. Nothing was measured on a board.
+    prefixes are), or a histogram, CSV with length and count. The choice is exact under the model of time that `show` prints, and each
+    number of lengths is given with what one more would gain. With --window the log's arrivals count and waves are chosen too. Nothing was measured on a board.
     """
     from generator.choosing import command
 
@@ -259,6 +266,7 @@ def shapes(model, target, workload, max_lengths, max_programs, chunk, written, m
             max_lengths,
             max_programs,
             chunk,
+            window,
             lambda count: progress(f"{count} lines"),
         )
     changed = command.write(found, manifests) if written else False

@@ -42,14 +42,24 @@ def programs_of(length: int, waves: Sequence[int], wave_tokens: int, variants: i
 
 
 def choose(asked: Asked, times: Times, chunk: int, costs: Sequence[int], most: int, budget: int) -> list[Choice]:
-    """For every number of lengths up to `most` the best choice that ends with `chunk`; `costs` are the programs of each of
-    `times.lengths`, at most `budget` in all. Numbers for which there is none are left out.
+    """For every number of lengths up to `most` the best choice that ends with `chunk`, every prompt by itself; `costs` are the
+    programs of each of `times.lengths`, at most `budget` in all. Numbers for which there is none are left out.
     """
-    last = chunk // times.step
-    gaps = _gaps(asked.rows, times, last)
+    gaps = _gaps(asked.rows, times, chunk // times.step)
+    found = best_lengths(gaps, times.step, costs, most, budget)
+    return [evaluate(asked, times, lengths, programs) for lengths, programs in found]
+
+
+def best_lengths(
+    gaps: np.ndarray, step: int, costs: Sequence[int], most: int, budget: int
+) -> list[tuple[tuple[int, ...], int]]:
+    """For every number of lengths the quickest and their programs. `gaps` [below, end] are the seconds of what lies between two
+    neighbouring lengths, in steps; the last end is always chosen.
+    """
+    last = len(gaps) - 1
     budget = min(budget, sum(costs[:last]))
     most = min(most, last)
-    # best[end][count, programs]: least seconds of all last passes up to `end` steps with so many lengths, exactly so many programs
+    # best[end][count, programs]: least seconds of all up to `end` steps with exactly so many lengths and programs
     best = np.full((last + 1, most + 1, budget + 1), np.inf)
     came = np.zeros(best.shape, dtype=np.int32)
     best[0, 0, 0] = 0.0
@@ -65,7 +75,7 @@ def choose(asked: Asked, times: Times, chunk: int, costs: Sequence[int], most: i
     for count in range(1, most + 1):
         programs = int(best[last, count].argmin())
         if np.isfinite(best[last, count, programs]):
-            found.append(evaluate(asked, times, _walk(came, costs, last, count, programs, times.step), programs))
+            found.append((_walk(came, costs, last, count, programs, step), programs))
     return found
 
 

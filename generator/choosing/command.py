@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from generator import catalog, geometry, manifest, targets
+from generator.choosing import waves
 from generator.choosing.choose import Choice, choose, evaluate, programs_of
 from generator.choosing.limits import most_traces, trace_bytes
 from generator.choosing.rows import Asked, cut
@@ -33,6 +34,7 @@ class Found:
     resolved: Resolved
     file: ModelFile
     name: str  # of the workload
+    window: float  # seconds, 0 where every prompt runs by itself
     asked: Asked
     empty: int
     operations: int
@@ -42,8 +44,8 @@ class Found:
 
     @property
     def chosen(self) -> Choice:
-        """The quickest; of choices as quick, the one with the fewest lengths."""
-        return min(self.choices, key=lambda choice: (choice.seconds, len(choice.lengths)))
+        """The quickest of them."""
+        return _quickest(self.choices)
 
 
 def log_uniform(context: int) -> Workload:
@@ -61,6 +63,7 @@ def find(
     most_lengths: int | None,
     most_programs: int | None,
     chunk: int | None,
+    window: float = 0.0,
     progress: Callable[[int], None] = lambda lines: None,
 ) -> Found:
     """The choice for a model on `target`, or on its manifest's first. Raises ManifestError."""
@@ -71,32 +74,99 @@ def find(
     if not (log.lengths <= resolved.context).any():
         rule = f"holds no prompt of at most {resolved.context} tokens, the context of {model} on {name}"
         raise ManifestError([Diagnostic(str(workload), None, "", "", rule, "give a log that the model can serve")])
-    chunks = _chunks(file, resolved, chunk)
-    found = times(resolved, max(*chunks, resolved.prefill_chunk))
-    variants = 1 if resolved.attention_soft_cap else 2
-    costs = [programs_of(length, resolved.waves, resolved.wave_tokens, variants) for length in found.lengths.tolist()]
-    budget = most_traces(found.operations, resolved.board)
-    budget = budget if most_programs is None else min(budget, most_programs)
-    most = LENGTHS if most_lengths is None else most_lengths
-    tried = [(choose(asked, found, size, costs, most, budget), asked) for size, asked in _cuts(log, resolved, chunks)]
-    tried = [(choices, asked) for choices, asked in tried if choices]
-    if not tried:
-        raise _too_few(file, resolved, chunks, costs, found.step, budget, most_programs)
-    choices, asked = min(tried, key=lambda one: min(choice.seconds for choice in one[0]))
-    now = evaluate(
-        cut(log, resolved, resolved.prefill_chunk),
-        found,
-        resolved.lengths,
-        sum(costs[length // found.step - 1] for length in resolved.lengths),
+    search = _Search(
+        file,
+        resolved,
+        log,
+        1 if resolved.attention_soft_cap else 2,
+        LENGTHS if most_lengths is None else most_lengths,
+        most_programs,
     )
-    shortest = min(choices, key=lambda choice: (choice.seconds, len(choice.lengths))).lengths[0]
-    waves = tuple(wave for wave in resolved.waves if wave == 1 or wave * shortest <= resolved.wave_tokens)
     source = "log-uniform lengths" if workload is None else workload.name
-    return Found(resolved, file, source, asked, log.empty, found.operations, waves, now, tuple(choices))
+    if not window:
+        tried = search.alone(_chunks(file, resolved, chunk))
+    elif log.arrivals is None:
+        rule = "is asked to be seen as it arrives, and the log says nothing of time"
+        raise ManifestError([Diagnostic(str(workload or source), None, "--window", str(window), rule, "leave it out")])
+    else:
+        chunks = _chunks(file, resolved, resolved.prefill_chunk if chunk is None else chunk)
+        tried = search.in_waves(chunks[0], window)
+    choices, sizes, asked, now, operations = tried
+    shortest = _quickest(choices).lengths[0]
+    running = tuple(size for size in sizes if size == 1 or size * shortest <= resolved.wave_tokens)
+    return Found(resolved, file, source, window, asked, log.empty, operations, running, now, tuple(choices))
 
 
-def _cuts(log: Workload, resolved: Resolved, chunks: Sequence[int]) -> list[tuple[int, Asked]]:
-    return [(chunk, cut(log, resolved, chunk)) for chunk in chunks]
+def _quickest(choices: Sequence[Choice]) -> Choice:
+    """Of choices as quick, the one with the fewest lengths."""
+    return min(choices, key=lambda choice: (choice.seconds, len(choice.lengths)))
+
+
+Tried = tuple[list[Choice], tuple[int, ...], Asked, Choice, int]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What is looked for. Both ways give the choices for the quickest chunk or waves, those waves, what is asked of them, the
+    manifest's own lengths as a choice, and the operations of a pass.
+    """
+
+    file: ModelFile
+    resolved: Resolved
+    log: Workload
+    variants: int
+    most: int
+    most_programs: int | None
+
+    def alone(self, chunks: Sequence[int]) -> Tried:
+        """Every prompt by itself, whose waves are then the manifest's: nothing that is seen speaks for or against them."""
+        resolved = self.resolved
+        found = times(resolved, max(*chunks, resolved.prefill_chunk))
+        costs, budget = self._costs(found, resolved.waves), self._budget(found)
+        tried = []
+        for chunk in chunks:
+            asked = cut(self.log, resolved, chunk)
+            tried.append((choose(asked, found, chunk, costs, self.most, budget), asked))
+        tried = [(choices, asked) for choices, asked in tried if choices]
+        if not tried:
+            raise _too_few(self.file, resolved, chunks, costs, found.step, budget, self.most_programs)
+        choices, asked = min(tried, key=lambda one: _quickest(one[0]).seconds)
+        programs = sum(costs[length // found.step - 1] for length in resolved.lengths)
+        now = evaluate(cut(self.log, resolved, resolved.prefill_chunk), found, resolved.lengths, programs)
+        return choices, resolved.waves, asked, now, found.operations
+
+    def in_waves(self, chunk: int, window: float) -> Tried:
+        """Prompts that arrive within a window together, in the waves of the manifest up to each size."""
+        resolved, log = self.resolved, self.log
+        by_rows = waves.wave_times(resolved, max(chunk, resolved.prefill_chunk))
+        found = by_rows[1]
+        budget = self._budget(found)
+        calls = waves.calls_of(log.arrivals, window, resolved.board.maximum_wave)
+        groups = waves.groups_of(log, resolved, chunk, calls, found)
+        tried = []
+        for count in range(1, len(resolved.waves) + 1):
+            sizes = resolved.waves[:count]
+            costs = self._costs(found, sizes)
+            choices = waves.choose_in_waves(groups, by_rows, sizes, chunk, costs, self.most, budget)
+            if choices:
+                tried.append((choices, sizes))
+        if not tried:
+            raise _too_few(self.file, resolved, [chunk], costs, found.step, budget, self.most_programs)
+        choices, sizes = min(tried, key=lambda one: _quickest(one[0]).seconds)
+        costs = self._costs(found, resolved.waves)
+        programs = sum(costs[length // found.step - 1] for length in resolved.lengths)
+        own = waves.groups_of(log, resolved, resolved.prefill_chunk, calls, found)
+        gaps = waves.gaps_of(own, by_rows, resolved.prefill_chunk)
+        now = waves.evaluate(own, gaps, resolved.lengths, programs, found.step)
+        return choices, sizes, cut(log, resolved, chunk), now, found.operations
+
+    def _costs(self, found: Times, sizes: Sequence[int]) -> list[int]:
+        tokens = self.resolved.wave_tokens
+        return [programs_of(length, sizes, tokens, self.variants) for length in found.lengths.tolist()]
+
+    def _budget(self, found: Times) -> int:
+        held = most_traces(found.operations, self.resolved.board)
+        return held if self.most_programs is None else min(held, self.most_programs)
 
 
 def _chunks(file: ModelFile, resolved: Resolved, named: int | None) -> list[int]:
@@ -171,6 +241,7 @@ def to_json(found: Found) -> dict[str, Any]:
         "model": found.resolved.name,
         "target": found.resolved.target,
         "workload": found.name,
+        "window": found.window,
         "lengths": list(chosen.lengths),
         "chunk": chosen.chunk,
         "waves": list(found.waves),
@@ -206,7 +277,8 @@ def lines(found: Found) -> list[str]:
     told = [
         f"{resolved.name} on {resolved.target}, {found.name}: {asked.requests} requests, "
         f"{asked.refused} over the context of {resolved.context}, {found.empty} without tokens",
-        f"{asked.real} tokens to compute, {asked.cached} saved by cached prefixes",
+        f"{asked.real} tokens to compute, {asked.cached} saved by cached prefixes; "
+        + (f"together what arrives within {found.window:g} s" if found.window else "every prompt by itself"),
         "",
         f"  {'lengths':>7} {'time':>7} {'tokens':>7} {'gain':>6} {'programs':>8} {'traces, MB':>10}  which",
     ]

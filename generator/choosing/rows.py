@@ -39,21 +39,11 @@ class Asked:
 
 
 def cut(workload: Workload, resolved: Resolved, chunk: int) -> Asked:
-    """Each prompt as the runtime's planner runs it by itself: from its start in one pass where it fits and nothing of it is
-    cached, else in chunks from the last aligned position within what is cached.
-    """
+    """Each prompt as the runtime's planner runs it by itself, equal ones together."""
     fits = workload.lengths <= resolved.context
     lengths, cached, weights = workload.lengths[fits], workload.cached[fits], workload.weights[fits]
-    if resolved.attention_soft_cap:  # whose one pass computes a cached prefix again
-        begin, chunked = np.zeros_like(lengths), np.zeros(len(lengths), dtype=bool)
-    else:
-        begin = np.minimum(cached, lengths - 1) // resolved.alignment * resolved.alignment
-        resumed = begin > 0 if resolved.gated_delta_net is not None else cached > 0
-        chunked = resumed | (lengths > chunk)
-    start = begin + (lengths - begin - 1) // chunk * chunk
-    columns = np.stack([lengths - start, start, begin, chunked.astype(np.int64)])
     return Asked(
-        Rows(*_merged(columns, weights)),
+        _merged(cut_each(lengths, cached, weights, resolved, chunk)),
         requests=int(workload.weights.sum()),
         refused=int(workload.weights[~fits].sum()),
         real=int((np.maximum(lengths - cached, 1) * weights).sum()),
@@ -61,14 +51,28 @@ def cut(workload: Workload, resolved: Resolved, chunk: int) -> Asked:
     )
 
 
-def _merged(columns: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, ...]:
+def cut_each(lengths: np.ndarray, cached: np.ndarray, weights: np.ndarray, resolved: Resolved, chunk: int) -> Rows:
+    """In their order: from the start of a prompt in one pass where it fits and nothing of it is cached, else in chunks from the
+    last aligned position within what is cached.
+    """
+    if resolved.attention_soft_cap:  # whose one pass computes a cached prefix again
+        begin, chunked = np.zeros_like(lengths), np.zeros(len(lengths), dtype=bool)
+    else:
+        begin = np.minimum(cached, lengths - 1) // resolved.alignment * resolved.alignment
+        resumed = begin > 0 if resolved.gated_delta_net is not None else cached > 0
+        chunked = resumed | (lengths - begin > chunk)
+    start = begin + (lengths - begin - 1) // chunk * chunk
+    return Rows(lengths - start, start, begin, chunked, weights)
+
+
+def _merged(rows: Rows) -> Rows:
     """Equal prompts once, with the sum of their weights."""
-    rest, start, begin, chunked = columns
+    columns = np.stack([rows.rest, rows.start, rows.begin, rows.chunked.astype(np.int64)])
     order = np.lexsort(columns)
     ordered = columns[:, order]
     first = np.ones(len(order), dtype=bool)
     first[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
     at = np.flatnonzero(first)
-    summed = np.add.reduceat(weights[order], at) if len(at) else weights[:0]
+    summed = np.add.reduceat(rows.weight[order], at) if len(at) else rows.weight[:0]
     rest, start, begin, chunked = ordered[:, at]
-    return rest, start, begin, chunked.astype(bool), summed
+    return Rows(rest, start, begin, chunked.astype(bool), summed)

@@ -1,4 +1,4 @@
-"""Modelled seconds of the passes of one row, for every length that a module could have."""
+"""Modelled seconds of passes for every length that a module could have."""
 
 from __future__ import annotations
 
@@ -53,17 +53,18 @@ def _at_least(curve: np.ndarray) -> np.ndarray:
     return np.minimum.accumulate(curve[::-1])[::-1]
 
 
-def times(resolved: Resolved, longest: int) -> Times:
-    """Of all multiples of the block up to `longest`."""
+def times(resolved: Resolved, longest: int, rows: int = 1) -> Times:
+    """Of all multiples of the block up to `longest`, in passes of so many rows."""
     step, chunks = resolved.block_size, not resolved.attention_soft_cap
     lengths = np.arange(step, longest + 1, step)
     far = max(resolved.context // 2, 1)
     found = np.zeros((4, len(lengths)))
     operations = 0
+    names = ("single", "chunked") if rows == 1 else ("batched", "chunked_batched")
     for index, length in enumerate(lengths.tolist()):
-        pages = length // step
-        regular = PassShape("single", 1, length, pages, 0, "last", "")
-        chunk = PassShape("chunked", 1, length, pages, resolved.context // step, "last", "")
+        pages = rows * length // step
+        regular = PassShape(names[0], rows, length, pages, 0, "last", "")
+        chunk = PassShape(names[1], rows, length, pages, resolved.context // step, "last", "")
         programs = choose_programs(resolved, (regular, chunk) if chunks else (regular,))
         whole = pass_time(resolved, programs, regular)
         operations = max(operations, whole.operations)

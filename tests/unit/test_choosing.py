@@ -11,14 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import planning
-from generator import catalog, geometry, manifest, targets
+from generator import catalog, geometry, kinds, manifest, targets
 from generator.choosing import limits
 from generator.choosing.choose import choose, evaluate, programs_of
 from generator.choosing.rows import cut
 from generator.choosing.times import Times, times
 from generator.choosing.workload import Workload
+from generator.cost import time_of
+from generator.layer import layer_steps
+from generator.matmuls import program_cycles
 from generator.pass_time import pass_time
-from generator.placement import choose_programs
+from generator.placement import choose_programs, step_work
 from generator.shapes import PassShape
 from runtime import estimate
 from runtime.admission import Admission
@@ -82,7 +85,7 @@ def test_the_choice_is_the_best_of_all_choices(instance) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.lists(st.integers(1, CONTEXT), min_size=1, max_size=6),
+    st.lists(st.one_of(st.integers(1, CONTEXT), st.sampled_from([512, 513, 1024])), min_size=1, max_size=6),
     st.sets(st.integers(1, 15), max_size=4),
     st.integers(0, 2),
 )
@@ -150,6 +153,25 @@ def test_a_chunks_time_grows_with_its_start_as_the_times_say(model: str) -> None
         line = found.last_pass(np.array([7]), np.array([True]), np.array([start]))[0]
         if model != "gemma-3-1b":  # whose windows see no further from some start on
             assert line == pytest.approx(pass_time(resolved, programs, chunk, start).seconds, rel=0.01)
+
+
+def test_a_chunk_at_the_middle_of_the_context_is_the_planned_one() -> None:
+    """Where steps put it of their own accord, so that other starts are placed on the same scale."""
+    resolved = resolved_of("llama-3.2-1b", "n150")
+    chunk = PassShape("chunked", 1, 256, 8, resolved.context // 32, "last", "")
+    programs = choose_programs(resolved, (chunk,))
+    roles = {role.name: role for role in kinds.layer_matmuls(resolved)}
+    cycles = {
+        name: program_cycles(programs.matmuls[name, 8], *role.sides(8), role.weight_dtype, role.fused)
+        for name, role in roles.items()
+    }
+    steps = layer_steps(resolved, chunk, programs.attentions[chunk], "full")
+    works = [step_work(resolved, step, programs.places[8], cycles) for step in steps]
+    layer = sum(time_of(work, resolved.board.rates).seconds for work in works)
+    at_start, middle = (pass_time(resolved, programs, chunk, start) for start in (0, resolved.context // 2))
+    assert middle.operations == resolved.layers * len(steps) + 3  # tokens, cosines and sines
+    assert resolved.layers * layer < middle.body < resolved.layers * layer + 1e-3
+    assert at_start.body < 0.8 * middle.body
 
 
 def test_attention_is_charged_a_row_and_never_across_the_rows_of_a_wave() -> None:

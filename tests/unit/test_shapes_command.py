@@ -112,14 +112,40 @@ def test_what_is_written_is_the_choice_and_nothing_else(log: Path, manifests: Pa
     assert not again["written"] and again["now"]["modelled_seconds"] == again["modelled_seconds"]
 
 
+def test_arrivals_within_a_window_share_waves_and_choose_them(tmp_path: Path) -> None:
+    """Forty prompts of 100 tokens at once are waves; the same a minute apart are not, and want none."""
+    together, apart = tmp_path / "together.jsonl", tmp_path / "apart.jsonl"
+    for path, step in ((together, 0), (apart, 60000)):
+        path.write_text("".join(f'{{"timestamp": {at * step}, "input_length": 100}}\n' for at in range(40)))
+    alone, waved = (chosen("--workload", path, "--window", 1, "--max-lengths", 3) for path in (apart, together))
+    assert (alone["passes"], alone["waves"]) == (40, [1])
+    assert waved["passes"] < 40 and len(waved["waves"]) > 1
+    assert waved["modelled_seconds"] < alone["modelled_seconds"]
+    assert waved["lengths"][0] * waved["waves"][-1] <= 8192
+
+
+def test_a_window_needs_a_log_that_tells_time(log: Path) -> None:
+    for asked in (("--workload", log), ()):
+        result = run(*asked, "--window", 1)
+        assert result.exit_code == 2 and "says nothing of time" in result.output
+
+
+def test_waves_that_no_length_may_have_are_left_out(tmp_path: Path) -> None:
+    """A manifest with them would be refused: 32 rows of the shortest length must be within wave_tokens."""
+    path = tmp_path / "log.csv"
+    path.write_text("length,count\n2048,5\n")
+    assert chosen("--workload", path, "--chunk", 2048, "--max-lengths", 1)["waves"] == [1, 2, 4]
+
+
 def test_an_array_of_several_lines_is_replaced_whole() -> None:
     text = catalog.read(catalog.BUILT_IN / catalog.MODELS / f"{MODEL}.toml")
     spread = text.replace("lengths = [128, 256,", "lengths = [ # a comment with ]\r\n  128,\r\n  256,", 1)
     assert spread != text
     file = manifest.parse(spread, "there", ("n150", "p150"))
     first = next(iter(file.manifest.target))
-    made = manifest.parse(rewritten(spread, file, first, {"lengths": (256, 2048)}, "why"), "there", ("n150", "p150"))
-    assert made.manifest.target[first].lengths == (256, 2048)
+    values = {"waves": (1, 2), "lengths": (256, 2048), "prefill_chunk": 2048}
+    made = manifest.parse(rewritten(spread, file, first, values, "why"), "there", ("n150", "p150"))
+    assert {key: getattr(made.manifest.target[first], key) for key in values} == values
     other = next(name for name in file.manifest.target if name != first)
     assert made.manifest.target[other] == file.manifest.target[other]
 
@@ -130,6 +156,10 @@ def test_a_limit_that_no_choice_meets_names_the_smallest_that_can(log: Path) -> 
     least = int(result.output.rsplit(" ", 1)[1])
     assert chosen("--workload", log, "--max-programs", least, "--chunk", 2048)["lengths"] == [2048]
     assert run("--workload", log, "--max-programs", least - 1, "--chunk", 2048).exit_code == 2
+    of_any_chunk = int(run("--workload", log, "--max-programs", 1).output.rsplit(" ", 1)[1])
+    assert of_any_chunk < least  # a longer chunk has fewer waves
+    assert run("--workload", log, "--max-programs", of_any_chunk).exit_code == 0
+    assert run("--workload", log, "--max-programs", of_any_chunk - 1).exit_code == 2
 
 
 @pytest.mark.parametrize(

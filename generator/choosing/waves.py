@@ -1,0 +1,148 @@
+"""The same choice where prompts that arrive together share passes: finer lengths then cost waves that are not filled.
+
+Rows of a call that take the same length, begin at the same position and have as many chunks run as waves, as the runtime's planner
+packs them: as many of the largest wave as the rows fill, then the smallest that holds the rest. Which rows fall between two
+neighbouring lengths decides which waves they make, so the sum over gaps, and with it the dynamic programming, stays exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from generator.choosing.choose import Choice, best_lengths
+from generator.choosing.rows import cut_each
+from generator.choosing.times import Times, times
+from generator.choosing.workload import Workload
+from generator.geometry import Resolved
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows that could share passes: of each group (axis 0) how many have a rest of at most so many steps (axis 1), whether it is
+    chunked, the first positions of its first and last passes, and its whole chunks.
+    """
+
+    up_to: np.ndarray
+    chunked: np.ndarray
+    begin: np.ndarray
+    start: np.ndarray
+    whole: np.ndarray
+    ideal_seconds: float
+
+
+def calls_of(arrivals: np.ndarray, window: float, rows: int) -> np.ndarray:
+    """The number of the call of each request: those that arrive within `window` seconds of its first, at most `rows`."""
+    found = np.zeros(len(arrivals), dtype=np.int64)
+    call, first, count = -1, 0.0, rows
+    for index, arrival in enumerate(arrivals.tolist()):
+        if index == 0 or count == rows or arrival - first >= window:
+            call, first, count = call + 1, arrival, 0
+        found[index] = call
+        count += 1
+    return found
+
+
+def groups_of(log: Workload, resolved: Resolved, chunk: int, calls: np.ndarray, alone: Times) -> Groups:
+    """The rows of a log's calls by what they must have in common to share passes."""
+    fits = log.lengths <= resolved.context
+    rows = cut_each(log.lengths[fits], log.cached[fits], np.ones(int(fits.sum()), dtype=np.int64), resolved, chunk)
+    keys = np.stack([calls[fits], rows.begin, rows.start, rows.chunked.astype(np.int64)])
+    distinct, group = np.unique(keys, axis=1, return_inverse=True)
+    counts = np.zeros((distinct.shape[1], chunk // alone.step + 1), dtype=np.int64)
+    np.add.at(counts, (group.reshape(-1), -(-rows.rest // alone.step)), 1)
+    whole = alone.whole_chunks(chunk, rows.begin, rows.start)
+    ideal = float((whole + alone.ideal(rows.rest, rows.chunked, rows.start)).sum())
+    _, begin, start, chunked = distinct
+    return Groups(np.cumsum(counts, axis=1), chunked.astype(bool), begin, start, (start - begin) // chunk, ideal)
+
+
+def wave_times(resolved: Resolved, longest: int) -> dict[int, Times]:
+    """By rows: of every wave of the model, up to the longest length that it may have."""
+    found = {}
+    for rows in resolved.waves:
+        most = longest if rows == 1 else min(longest, resolved.wave_tokens // rows)
+        if most >= resolved.block_size:
+            found[rows] = times(resolved, most, rows)
+    return found
+
+
+def choose_in_waves(
+    groups: Groups,
+    by_rows: Mapping[int, Times],
+    waves: Sequence[int],
+    chunk: int,
+    costs: Sequence[int],
+    most: int,
+    budget: int,
+) -> list[Choice]:
+    """As `choose.choose`, for rows in `waves`."""
+    step, last = by_rows[1].step, chunk // by_rows[1].step
+    gaps = gaps_of(groups, {rows: by_rows[rows] for rows in waves if rows in by_rows}, chunk)
+    return [
+        evaluate(groups, gaps, lengths, programs, step)
+        for lengths, programs in best_lengths(gaps[0], step, costs[:last], most, budget)
+    ]
+
+
+def evaluate(groups: Groups, gaps: np.ndarray, lengths: tuple[int, ...], programs: int, step: int) -> Choice:
+    """What calls come to under some lengths."""
+    ends = [length // step for length in lengths]
+    seconds, passes, computed = sum(gaps[:, below, end] for below, end in zip([0, *ends], ends))
+    return Choice(lengths, programs, float(seconds), groups.ideal_seconds, int(passes), int(computed))
+
+
+def gaps_of(groups: Groups, by_rows: Mapping[int, Times], chunk: int) -> np.ndarray:
+    """Seconds, passes and computed tokens (axis 0) of [below, end]: of the rows whose rest is more than `below` and at most `end`
+    steps, in passes of `end` steps, with their whole chunks.
+    """
+    step, last = by_rows[1].step, chunk // by_rows[1].step
+    sizes = sorted(by_rows)
+    most = int(groups.up_to[:, -1].max(initial=0))
+    positions = groups.whole * groups.begin + chunk * groups.whole * (groups.whole - 1) / 2
+    found = np.zeros((3, last + 1, last + 1))
+    for end in range(1, last + 1):
+        fitting = [rows for rows in sizes if end <= len(by_rows[rows].lengths)]
+        of_chunks = [rows for rows in fitting if last <= len(by_rows[rows].lengths)]
+        for several, usable in ((False, fitting), (True, of_chunks)):
+            chosen = (groups.whole > 0) == several
+            if not chosen.any():
+                continue
+            used = _used(most, usable)
+            tokens = used @ np.array(usable)
+            at = np.array(
+                [
+                    [getattr(by_rows[rows], name)[end - 1] for name in ("regular", "chunked", "growth")]
+                    for rows in usable
+                ]
+            )
+            regular, chunked, growth = (used @ at).T
+            for below in range(end):
+                rows = groups.up_to[chosen, end] - groups.up_to[chosen, below]
+                passes = used.sum(axis=1)[rows]
+                seconds = np.where(
+                    groups.chunked[chosen], chunked[rows] + groups.start[chosen] * growth[rows], regular[rows]
+                )
+                whole = groups.whole[chosen]
+                if several:
+                    bodies = used @ np.array(
+                        [by_rows[one].chunked[last - 1] - by_rows[one].tail[last - 1] for one in usable]
+                    )
+                    grows = used @ np.array([by_rows[one].growth[last - 1] for one in usable])
+                    seconds = seconds + whole * bodies[rows] + positions[chosen] * grows[rows]
+                found[0, below, end] += seconds.sum()
+                found[1, below, end] += (passes * (whole + 1)).sum()
+                found[2, below, end] += (tokens[rows] * (whole * chunk + end * step)).sum()
+    return found
+
+
+def _used(most: int, sizes: Sequence[int]) -> np.ndarray:
+    """[rows, size]: how many waves of each size so many rows take."""
+    used = np.zeros((most + 1, len(sizes)), dtype=np.int64)
+    for rows in range(1, most + 1):
+        used[rows, -1], rest = divmod(rows, sizes[-1])
+        if rest:
+            used[rows, next(at for at, size in enumerate(sizes) if size >= rest)] += 1
+    return used
