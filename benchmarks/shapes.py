@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import power_of_two, request_logs
+from benchmarks import request_logs
 from benchmarks.measure import Figure
 from generator import catalog, geometry, manifest, targets
-from generator.choosing import command, waves
+from generator.choosing import command, power_of_two, waves
 from generator.choosing.choose import Choice, choose, evaluate
 from generator.choosing.rows import cut
 from generator.choosing.times import Times, times

@@ -1,7 +1,7 @@
 """What the default policy and `power-of-two` make of request logs, side by side: passes, tokens and refusals.
 
 Nothing runs on a device. The default policy is the runtime's own admission and planner over tables that the generator makes;
-power-of-two is `power_of_two.py`. A row that either refuses is left out of its call, so that passes and tokens are those of
+power-of-two is `generator/choosing/power_of_two.py`. A row that either refuses is left out of its call, so that passes and tokens are those of
 the rows that are served; how many rows would have gone with a refused one's call is counted beside.
 """
 
@@ -13,9 +13,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from benchmarks import planning, power_of_two, request_logs
+from benchmarks import planning, request_logs
 from benchmarks.measure import Figure
 from benchmarks.request_logs import Request
+from generator.choosing import power_of_two
 from runtime.admission import Admission
 from runtime.errors import RowError
 from runtime.planner import Planner

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from generator import catalog, options, proving
+from generator import benching, catalog, options, proving
 from generator.errors import Diagnostic, ManifestError, did_you_mean
 from generator.options import (
     JSON_VERSION,
@@ -70,6 +70,7 @@ def main() -> None:
       codegen import config.json            write the manifest of a published model
       codegen build llama-3.2-1b            write its module for every target
       codegen shapes llama-3.2-1b --workload log.csv   choose its lengths for a request log
+      codegen bench llama-3.2-1b --workload log.csv    replay it through the module's planner
       codegen build --all --check           exit 1 and say why if anything is stale
       codegen verify smollm2-135m           compare its module with a torch reference and with transformers
       codegen legal smollm2-135m            run its module on the real library's mock device
@@ -312,5 +313,5 @@ def explain(place, output, manifests, as_json) -> None:
         click.echo(f"from {key['place']}: {key['key']} = {key['value']}")
 
 
-for command in (proving.verify, proving.legal):
+for command in (proving.verify, proving.legal, benching.bench):
     main.add_command(command)

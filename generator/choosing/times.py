@@ -9,7 +9,7 @@ import numpy as np
 from generator.geometry import Resolved
 from generator.pass_time import pass_time
 from generator.placement import choose_programs
-from generator.shapes import PassShape
+from generator.shapes import PassShape, read_pages
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,8 @@ def times(resolved: Resolved, longest: int, rows: int = 1) -> Times:
     operations = 0
     names = ("single", "chunked") if rows == 1 else ("batched", "chunked_batched")
     for index, length in enumerate(lengths.tolist()):
-        pages = rows * length // step
-        regular = PassShape(names[0], rows, length, pages, 0, "last", "")
-        chunk = PassShape(names[1], rows, length, pages, resolved.context // step, "last", "")
-        programs = choose_programs(resolved, (regular, chunk) if chunks else (regular,))
+        regular, chunk = (_shape(resolved, name, rows, length) for name in names)
+        programs = choose_programs(resolved, _of_size(resolved, rows * length))
         whole = pass_time(resolved, programs, regular)
         operations = max(operations, whole.operations)
         found[0, index], found[3, index] = whole.seconds, whole.tail
@@ -73,3 +71,26 @@ def times(resolved: Resolved, longest: int, rows: int = 1) -> Times:
             at_start, later = (pass_time(resolved, programs, chunk, start).seconds for start in (0, far))
             found[1, index], found[2, index] = at_start, (later - at_start) / far
     return Times(step, lengths, *found, operations)
+
+
+def _shape(resolved: Resolved, variant: str, rows: int, length: int) -> PassShape:
+    reads = read_pages(resolved) if variant.startswith("chunked") else 0
+    return PassShape(variant, rows, length, rows * length // resolved.block_size, reads, "last", "")
+
+
+def _of_size(resolved: Resolved, tokens: int) -> tuple[PassShape, ...]:
+    """All passes of so many tokens that a module with every length would have: they share one table of programs and places."""
+    variants = (
+        ("single", "batched") if resolved.attention_soft_cap else ("single", "batched", "chunked", "chunked_batched")
+    )
+    rows = [
+        wave
+        for wave in resolved.waves
+        if wave == 1 or tokens <= resolved.wave_tokens and tokens % (wave * resolved.block_size) == 0
+    ]
+    return tuple(
+        _shape(resolved, variant, wave, tokens // wave)
+        for variant in variants
+        for wave in rows
+        if (wave > 1) == variant.endswith("batched")
+    )

@@ -13,9 +13,8 @@ from benchmarks import planning, request_logs
 from generator import catalog, geometry, manifest, targets
 from generator.choosing.times import Times
 from generator.choosing.waves import calls_of, choose_in_waves, evaluate, gaps_of, groups_of, wave_times
-from generator.pass_time import pass_time
-from generator.placement import choose_programs
-from generator.shapes import PassShape
+from generator.pass_time import pass_times
+from generator.shapes import enumerate_shapes
 from runtime.admission import Admission
 from runtime.planner import Planner
 from runtime.slices import SliceCursors
@@ -109,7 +108,11 @@ def test_the_choice_for_arrivals_is_the_best_of_all_choices(calls, seed: int, mo
             assert chosen[count].seconds == pytest.approx(best, rel=1e-12)
 
 
-@given(st.lists(st.floats(0, 100), max_size=30), st.sampled_from([0.5, 2.0, 1000.0]), st.integers(1, 5))
+@given(
+    st.lists(st.one_of(st.floats(0, 100), st.sampled_from([0.0, 0.25, 0.5, 2.0])), max_size=30),
+    st.sampled_from([0.5, 2.0, 1000.0]),
+    st.integers(1, 5),
+)
 def test_a_call_is_what_arrives_within_the_window_of_its_first(gaps: list[float], window: float, rows: int) -> None:
     arrivals = np.cumsum(gaps)
     log = [request_logs.Request(arrival, 1) for arrival in arrivals.tolist()]
@@ -122,8 +125,8 @@ def test_times_of_waves_are_those_of_their_passes_up_to_the_most_tokens() -> Non
     resolved = geometry.resolve(manifest.load(catalog.BUILT_IN, "smollm2-135m"), board)
     found = wave_times(resolved, 256)
     assert [len(found[rows].lengths) for rows in (1, 16, 32)] == [8, 8, min(256, resolved.wave_tokens // 32) // 32]
-    wave = PassShape("batched", 4, 64, 8, 0, "last", "")
-    chunk = PassShape("chunked_batched", 4, 64, 8, resolved.context // 32, "last", "")
-    programs = choose_programs(resolved, (wave, chunk))
-    assert found[4].regular[1] == pass_time(resolved, programs, wave).seconds
-    assert found[4].chunked[1] == pass_time(resolved, programs, chunk, 0).seconds
+    modelled = pass_times(resolved, enumerate_shapes(resolved))
+    for shape in (one for one in modelled if one.rows == 2 and one.tokens <= 256):
+        at = np.array([shape.tokens // 32 - 1])
+        asked = (at, np.array([shape.read_pages > 0]), np.array([resolved.context // 2]))
+        assert found[2].last_pass(*asked)[0] == pytest.approx(modelled[shape].seconds, rel=0.02), shape

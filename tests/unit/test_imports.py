@@ -15,6 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LAYERS = {"generator": set(), "runtime": set(), "generated": {"runtime"}}
 COMMAND_LINE = REPOSITORY / "generator" / "cli.py"
 PROVING = REPOSITORY / "generator" / "proving.py"  # the commands that run what was built
+BENCHING = REPOSITORY / "generator" / "benching.py"  # the one that plans with it
 
 
 def imports(path: Path) -> Iterator[tuple[str, ast.stmt]]:
@@ -43,7 +44,7 @@ def test_a_layer_imports_only_what_lies_below_it(layer: str) -> None:
     crossings = [
         f"{path.relative_to(REPOSITORY)}:{statement.lineno} imports {name}"
         for path in files(layer)
-        if path != PROVING
+        if path not in (PROVING, BENCHING)
         for name, statement in imports(path)
         if name.split(".")[0] in forbidden
     ]
@@ -69,6 +70,7 @@ def test_only_the_commands_that_prove_see_everything_and_lazily() -> None:
         "typing",
         "click",
     }
+    assert outside(BENCHING) == {"__future__", "json", "os", "pathlib", "click"}
     within = {name.split(".")[0] for name, statement in imports(PROVING) if statement.col_offset}
     assert "runtime" in within and "runtime" not in {name.split(".")[0] for name, _ in imports(COMMAND_LINE)}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import power_of_two
-from benchmarks.power_of_two import UNSET, Limits, Pass, chunk_size, padded_length, padded_rows, plan
+from generator.choosing import power_of_two
+from generator.choosing.power_of_two import UNSET, Limits, Pass, chunk_size, padded_length, padded_rows, plan
 
 LIMITS = Limits(context=8192, chunk=2048)
 

@@ -12,7 +12,7 @@ from benchmarks import request_logs, workloads
 from benchmarks.measure import Figure
 from benchmarks.request_logs import Request, available, azure, calls, mooncake
 from benchmarks.workloads import Count, Default, add_power_of_two, compare, module_tables
-from benchmarks.power_of_two import Limits
+from generator.choosing.power_of_two import Limits
 
 
 def test_logs_are_read_with_their_prefixes(tmp_path: Path) -> None:

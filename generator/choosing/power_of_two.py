@@ -1,8 +1,8 @@
 """The policy `power-of-two`: the plans that a hand-written runtime makes of rows, as a table to compare plans with.
 
-Nothing here is ever executed and no runtime imports it, which is why it lies beside the figures that it is compared in. It is
-a pure function of numbers: lengths, cached lengths and limits in, waves and prefill chunks out. Contract rows S000-09 to
-S000-24 state its rules, and the column "today" of B-01 to B-06 what they cost.
+Nothing here is ever executed and no runtime imports it: it is what `codegen bench` and the figures compare with. It is a pure
+function of numbers: lengths, cached lengths and limits in, waves and prefill chunks out. Contract rows S000-09 to S000-24
+state its rules, and the column "today" of B-01 to B-06 what they cost.
 """
 
 from __future__ import annotations

@@ -1,0 +1,101 @@
+"""The command that replays a log through a module's own planner, and shows what another policy would have made of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from generator.errors import Diagnostic, ManifestError
+from generator.options import (
+    JSON_VERSION,
+    json_option,
+    manifests_option,
+    output_folder,
+    output_option,
+    progress_line,
+    target_option,
+)
+
+
+@click.command()
+@click.argument("model")
+@target_option
+@click.option(
+    "--workload", metavar="FILE", type=click.Path(path_type=Path), required=True, help="A request log; see shapes."
+)
+@click.option(
+    "--window",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Prompts that arrive within so long of the first make a call [default: 0, every prompt by itself].",
+)
+@click.option(
+    "--rows",
+    metavar="N",
+    type=click.IntRange(1, 1024),
+    default=32,
+    show_default=True,
+    help="At most so many rows of a call.",
+)
+@click.option("--svg", "plot", metavar="FILE", type=click.Path(path_type=Path), help="Write the plot.")
+@click.option(
+    "--html", "page", metavar="FILE", type=click.Path(path_type=Path), help="Write a report that opens offline."
+)
+@output_option
+@manifests_option
+@json_option
+def bench(model, target, workload, window, rows, plot, page, output, manifests, as_json) -> None:
+    """Replay a request log through MODEL's module and through powers of two.
+
+    The module's own admission and planner cut each call into passes, whose time is modelled as `codegen show` prints it; beside it,
+    what padding to 128, 1,024 and powers of two makes of the same calls. Nothing runs on a device.
+    """
+    from generator import geometry, manifest, targets
+    from generator.choosing import report
+    from generator.choosing.replayed import numbers, replay
+    from generator.choosing.rows import cut
+    from generator.choosing.times import times
+    from generator.choosing.workload import read
+    from generator.publish import write_new
+    from generator.shapes import enumerate_shapes
+    from generator.subjects import require_fresh, subjects_of
+
+    (subject,) = subjects_of(manifests, [model], target, False)
+    folder = output_folder(output)
+    require_fresh(folder, manifests, [subject])
+    resolved = geometry.resolve(manifest.load(manifests, model), targets.load_board(manifests, subject.target))
+    with progress_line(as_json) as progress:
+        log = read(workload, lambda count: progress(f"{count} lines"))
+        if window and log.arrivals is None:
+            rule = "is asked to be seen as it arrives, and the log says nothing of time"
+            raise ManifestError([Diagnostic(str(workload), None, "--window", str(window), rule, "leave it out")])
+        if not (log.lengths <= resolved.context).any():
+            rule = f"holds no prompt of at most {resolved.context} tokens, the context of {model} on {subject.target}"
+            raise ManifestError([Diagnostic(str(workload), None, "", "", rule, "give a log that the model can serve")])
+        os.environ.setdefault("PREFILL_BACKEND", "emulator")  # only the module's tables are read
+        from runtime.load import load
+        from runtime.replay import Replay
+
+        found = times(resolved, resolved.prefill_chunk)
+        outcomes = replay(log, resolved, found, Replay(load(folder / subject.module)), window, rows, progress)
+    asked = cut(log, resolved, resolved.prefill_chunk)
+    programs = (len(enumerate_shapes(resolved)), len(outcomes[1].sizes))
+    policies = [
+        numbers(outcome, asked.requests, count, found.operations, resolved)
+        for outcome, count in zip(outcomes, programs)
+    ]
+    title = f"{model} on {subject.target}: {workload.name}"
+    drawn = report.svg(title, asked.rows.rest, asked.rows.weight, resolved.lengths, policies)
+    for path, text in ((plot, drawn), (page, report.html(title, drawn, policies))):
+        if path is not None:
+            write_new(path, text.encode())
+    if as_json:
+        shown = {"model": model, "target": subject.target, "workload": workload.name, "window": window}
+        shown |= {"tokens_saved": asked.cached, "empty": log.empty, "policies": policies}
+        click.echo(json.dumps({"version": JSON_VERSION, **shown}))
+        return
+    click.echo("\n".join(report.lines(title, policies)))

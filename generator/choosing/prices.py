@@ -1,0 +1,53 @@
+"""Modelled seconds of any pass of one row or a wave, as a replay meets them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from generator.geometry import Resolved
+from generator.matmuls import NoProgram
+from generator.pass_time import pass_time
+from generator.placement import Programs, choose_programs
+from generator.shapes import PassShape, enumerate_shapes
+
+
+class Prices:
+    """Of a model on a board: passes of its module have the module's programs, others those that they would get by themselves."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        self._resolved = resolved
+        shapes = enumerate_shapes(resolved)
+        self._own = {(shape.variant, shape.rows, shape.tokens): shape for shape in shapes}
+        self._programs = choose_programs(resolved, shapes)
+        self._far = max(resolved.context // 2, 1)
+        self.seconds = cache(self._seconds)
+
+    def _seconds(self, variant: str, rows: int, tokens: int, start: int, last: bool) -> float:
+        """Of one pass that begins at `start`, with its tail if it is a prompt's last."""
+        body, growth, tail = self._line(variant, rows, tokens)
+        return body + start * growth + (tail if last else 0.0)
+
+    @cache
+    def _line(self, variant: str, rows: int, tokens: int) -> tuple[float, float, float]:
+        """The body at position 0, what it grows by with a token before it, and the tail. Where so large a wave has no program,
+        its rows are taken to run one after another.
+        """
+        resolved = self._resolved
+        shape, programs = self._own.get((variant, rows, tokens)), self._programs
+        if shape is None:
+            chunked = variant.startswith("chunked")
+            pages = rows * tokens // resolved.block_size
+            reads = resolved.context // resolved.block_size if chunked else 0
+            shape = PassShape(variant, rows, tokens, pages, reads, "last", "")
+            try:
+                programs = choose_programs(resolved, (shape,))
+            except NoProgram:
+                if rows == 1:
+                    raise
+                single = "chunked" if chunked else "single"
+                return tuple(rows * part for part in self._line(single, 1, tokens))
+        at_start, later = (self._pass(programs, shape, start) for start in (0, self._far if shape.read_pages else 0))
+        return at_start.body, (later.body - at_start.body) / self._far, at_start.tail
+
+    def _pass(self, programs: Programs, shape: PassShape, start: int):
+        return pass_time(self._resolved, programs, shape, start)

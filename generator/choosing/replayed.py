@@ -1,0 +1,169 @@
+"""A log replayed under two policies: the module's own tables, and the padding to powers of two of hand-written runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from generator.choosing import power_of_two
+from generator.choosing.limits import trace_bytes
+from generator.choosing.prices import Prices
+from generator.choosing.rows import cut_each
+from generator.choosing.times import Times
+from generator.choosing.waves import calls_of
+from generator.choosing.workload import Workload
+from generator.geometry import Resolved
+
+Size = tuple[str, int, int]  # variant, rows, tokens
+OWN, POWERS = "module", "power-of-two"
+
+
+@dataclass
+class Outcome:
+    """Sums of one policy. Tokens: `real` of served prompts beside what is cached, `computed` with padding. Seconds are modelled,
+    but those of the host, which are measured and None where nothing of the policy runs here.
+    """
+
+    policy: str
+    refused: int = 0
+    passes: int = 0
+    real: int = 0
+    computed: int = 0
+    seconds: float = 0.0
+    ideal_seconds: float = 0.0
+    host_seconds: float | None = None
+    planned: int = 0  # prompts that host_seconds are of
+    sizes: set[Size] = field(default_factory=set)
+
+    def add(self, size: Size, seconds: float, times: int) -> None:
+        self.sizes.add(size)
+        self.passes += times
+        self.computed += times * size[1] * size[2]
+        self.seconds += times * seconds
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What is planned together: rows of the log, and how often such a call comes."""
+
+    rows: np.ndarray
+    weight: int
+
+
+def calls(log: Workload, resolved: Resolved, window: float, rows: int) -> Iterator[Calls]:
+    """The calls of a log: each distinct prompt by itself, or what arrives within a window. Prompts over the context make none."""
+    fits = np.flatnonzero(log.lengths <= resolved.context)
+    if not window:
+        keys = np.stack([log.lengths[fits], log.cached[fits]])
+        _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        weights = np.bincount(group.reshape(-1), log.weights[fits]).astype(np.int64)
+        yield from (Calls(fits[[at]], int(weight)) for at, weight in zip(first, weights))
+        return
+    numbers = calls_of(log.arrivals[fits], window, rows)
+    edges = np.flatnonzero(np.diff(numbers)) + 1
+    yield from (Calls(part, 1) for part in np.split(fits, edges) if len(part))
+
+
+def replay(
+    log: Workload,
+    resolved: Resolved,
+    times: Times,
+    planner: Any,
+    window: float,
+    rows: int,
+    progress: Callable[[str], None] = lambda text: None,
+) -> tuple[Outcome, Outcome]:
+    """Both policies over the same calls. `planner` is a runtime's Replay over the module, `times` are of one row."""
+    prices = Prices(resolved)
+    own, powers = Outcome(OWN, host_seconds=0.0), Outcome(POWERS)
+    limits = power_of_two.Limits(resolved.context, resolved.prefill_chunk, resolved.block_size)
+    ideal = _ideal(log, resolved, times)
+    own.refused = powers.refused = int(log.weights[log.lengths > resolved.context].sum())
+    for number, call in enumerate(calls(log, resolved, window, rows)):
+        if number % 1000 == 0:
+            progress(f"{number} calls")
+        lengths, cached = log.lengths[call.rows].tolist(), log.cached[call.rows].tolist()
+        _run_own(own, planner.plan(lengths, cached), call, prices)
+        _run_powers(powers, lengths, cached, limits, call, prices, log, ideal)
+        _serve(own, call.rows, call.weight, log, ideal)
+    return own, powers
+
+
+def _ideal(log: Workload, resolved: Resolved, times: Times) -> np.ndarray:
+    """Seconds of each prompt by itself, in passes of exactly its tokens; 0 of those over the context."""
+    fits = log.lengths <= resolved.context
+    rows = cut_each(log.lengths[fits], log.cached[fits], log.weights[fits], resolved, resolved.prefill_chunk)
+    whole = times.whole_chunks(resolved.prefill_chunk, rows.begin, rows.start)
+    found = np.zeros(len(log.lengths))
+    found[fits] = whole + times.ideal(rows.rest, rows.chunked, rows.start)
+    return found
+
+
+def _serve(outcome: Outcome, rows: Iterable[int], weight: int, log: Workload, ideal: np.ndarray) -> None:
+    for row in rows:
+        outcome.real += weight * max(int(log.lengths[row] - log.cached[row]), 1)
+        outcome.ideal_seconds += weight * float(ideal[row])
+
+
+def _run_own(own: Outcome, planned: Any, call: Calls, prices: Prices) -> None:
+    """The module's own planner may refuse no prompt within the context: one that it does is a fault and raised as one."""
+    if planned.refused:
+        raise RuntimeError(f"the module refused rows {planned.refused} of a call within its context")
+    own.host_seconds += planned.seconds
+    own.planned += len(call.rows)
+    for plan in planned.plans:
+        for chunk in plan.chunks:
+            size = (chunk.shape.variant, chunk.shape.rows, chunk.shape.tokens)
+            own.add(size, prices.seconds(*size, chunk.start, chunk is plan.chunks[-1]), call.weight)
+
+
+def _run_powers(
+    powers: Outcome,
+    lengths: list[int],
+    cached: list[int],
+    limits: power_of_two.Limits,
+    call: Calls,
+    prices: Prices,
+    log: Workload,
+    ideal: np.ndarray,
+) -> None:
+    """A row that the policy refuses is left out, and the rest of its call is planned again."""
+    kept = list(range(len(lengths)))
+    while kept:
+        try:
+            plan = power_of_two.plan([lengths[row] for row in kept], [cached[row] for row in kept], limits)
+            break
+        except power_of_two.Refused as error:
+            powers.refused += call.weight
+            del kept[error.row]
+    else:
+        return
+    last = {row: one for one in plan.passes for row in one.source_rows}  # of each row, the last that it is in
+    for one in plan.passes:
+        size = (one.variant, one.rows, one.tokens)
+        ends = any(last[row] is one for row in one.source_rows)
+        powers.add(size, prices.seconds(*size, one.start, ends), call.weight)
+    _serve(powers, call.rows[kept], call.weight, log, ideal)
+
+
+def numbers(outcome: Outcome, requests: int, programs: int, operations: int, resolved: Resolved) -> dict[str, Any]:
+    """One policy's figures. `programs` are those that it needs: the module's, or the sizes that were met."""
+    host = None if outcome.host_seconds is None else 1e6 * outcome.host_seconds / max(outcome.planned, 1)
+    return {
+        "policy": outcome.policy,
+        "requests": requests,
+        "refused": outcome.refused,
+        "passes": outcome.passes,
+        "real_tokens": outcome.real,
+        "computed_tokens": outcome.computed,
+        "computed_over_real": outcome.computed / outcome.real if outcome.real else None,
+        "modelled_seconds": outcome.seconds,
+        "modelled_time_over_ideal": outcome.seconds / outcome.ideal_seconds if outcome.ideal_seconds else None,
+        "programs": programs,
+        "traces": programs,
+        "trace_bytes": programs * trace_bytes(operations, resolved.board),
+        "host_microseconds_a_request": host,
+    }

@@ -1,0 +1,103 @@
+"""What `codegen bench` shows: a table, a plot as SVG, and a page that opens without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+WIDTH, HEIGHT, MARGIN, BARS = 760, 300, 44, 48  # of the plot, in its own units
+ROWS = (
+    ("requests", "requests", "{:,}"),
+    ("refused", "refused", "{:,}"),
+    ("passes", "passes", "{:,}"),
+    ("real tokens", "real_tokens", "{:,}"),
+    ("computed tokens", "computed_tokens", "{:,}"),
+    ("computed / real", "computed_over_real", "{:.3f}x"),
+    ("modelled time, s", "modelled_seconds", "{:,.1f}"),
+    ("modelled / no padding", "modelled_time_over_ideal", "{:.3f}x"),
+    ("programs", "programs", "{:,}"),
+    ("traces", "traces", "{:,}"),
+    ("bytes of traces", "trace_bytes", "{:,}"),
+    ("host us a request", "host_microseconds_a_request", "{:.1f}"),
+)
+NOTE = (
+    "Times of passes are modelled from the target's rates, each prompt's no-padding time among them; bytes of traces are estimated. "
+    "Passes, tokens and refusals are counted by the planners. Host time is measured here, of admission and planning. "
+    "Nothing ran on a board. Programs of the module are all that it has; those of powers of two are the sizes that this log met."
+)
+Policies = Sequence[Mapping[str, Any]]
+
+
+def _cells(policies: Policies) -> list[list[str]]:
+    def cell(form: str, value: Any) -> str:
+        return "-" if value is None else form.format(value)
+
+    return [[name, *(cell(form, one[key]) for one in policies)] for name, key, form in ROWS]
+
+
+def lines(title: str, policies: Policies) -> list[str]:
+    """The table in words."""
+    head = ["", *(one["policy"] for one in policies)]
+    cells = [head, *_cells(policies)]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    return [
+        title,
+        "",
+        *("  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:]))]) for row in cells),
+        "",
+        NOTE,
+    ]
+
+
+def _text(x: float, y: float, text: str, anchor: str = "middle") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def svg(title: str, rest: np.ndarray, weights: np.ndarray, lengths: Sequence[int], policies: Policies) -> str:
+    """Left, how many tokens last passes have, with the lengths as lines; right, computed and real tokens of each policy."""
+    counts, _ = np.histogram(rest, bins=BARS, range=(0, lengths[-1]), weights=weights)
+    wide, high, base = WIDTH * 0.62, HEIGHT - 2 * MARGIN, HEIGHT - MARGIN
+    step, top = wide / BARS, max(float(counts.max(initial=0)), 1.0)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="9">',
+        f"<title>{escape(title)}</title>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        _text(MARGIN, 14, "last passes by their tokens, and the lengths that hold them", "start"),
+    ]
+    for index, count in enumerate(counts):
+        tall = high * count / top
+        x = MARGIN + index * step
+        parts.append(
+            f'<rect class="count" x="{x:.1f}" y="{base - tall:.1f}" width="{step * 0.9:.1f}" height="{tall:.1f}" fill="#7a9cc6"/>'
+        )
+    for number, length in enumerate(lengths):
+        x = MARGIN + wide * length / lengths[-1]
+        parts.append(f'<line class="length" x1="{x:.1f}" x2="{x:.1f}" y1="{MARGIN - 6}" y2="{base}" stroke="#b03030"/>')
+        parts.append(_text(x, base + 12 + 10 * (number % 2), str(length)))
+    left = MARGIN + wide + 40
+    most = max(max(one["computed_tokens"], one["real_tokens"]) for one in policies) or 1
+    parts.append(_text(left, 14, "tokens: real, computed", "start"))
+    for index, one in enumerate(policies):
+        x = left + index * 100
+        for offset, key, colour in ((0, "real_tokens", "#8fbf8f"), (34, "computed_tokens", "#c98f5a")):
+            tall = high * one[key] / most
+            parts.append(
+                f'<rect class="{key}" x="{x + offset}" y="{base - tall:.1f}" width="30" height="{tall:.1f}" fill="{colour}"/>'
+            )
+            parts.append(_text(x + offset + 15, base - tall - 4, f"{one[key] / 1e6:.1f} M"))
+        parts.append(_text(x + 32, base + 12, one["policy"]))
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def html(title: str, plot: str, policies: Policies) -> str:
+    """One page with everything in it."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in ("", *(one["policy"] for one in policies)))
+    body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in _cells(policies))
+    style = "body{font-family:sans-serif;max-width:60em;margin:2em auto}td,th{padding:.2em .8em;text-align:right}td:first-child{text-align:left}"
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title><style>{style}</style></head>\n'
+        f"<body><h1>{escape(title)}</h1>\n{plot}<table><tr>{head}</tr>\n{body}\n</table>\n<p>{escape(NOTE)}</p></body></html>\n"
+    )

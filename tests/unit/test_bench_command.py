@@ -1,0 +1,134 @@
+"""`codegen bench`: a log under the module's own planner and under powers of two, in numbers, as a plot and as a page."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from generator import catalog, geometry, manifest, targets
+from generator.choosing import report
+from generator.cli import main
+from generator.pass_time import pass_times
+from generator.shapes import enumerate_shapes
+
+MODEL, TARGET = "llama-3.1-8b", "n150"
+LENGTHS = (128, 256, 512, 1024, 2048)
+PROMPTS = (1, 31, 32, 33, 127, 128, 129, 2047, 2048, 2049)  # and two that no policy serves
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "a <log> & more.jsonl"
+    lengths = (*PROMPTS, 32769, 0)
+    path.write_text("".join(f'{{"timestamp": 0, "input_length": {length}}}\n' for length in lengths))
+    return path
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(main, ["bench", MODEL, "--target", TARGET, *map(str, arguments)])
+
+
+def replayed(*arguments: object) -> tuple[dict, dict, dict]:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    return (found, *found["policies"])
+
+
+def modelled() -> dict:
+    board = targets.load_board(catalog.BUILT_IN, TARGET)
+    resolved = geometry.resolve(manifest.load(catalog.BUILT_IN, MODEL), board)
+    times = pass_times(resolved, enumerate_shapes(resolved))
+    return {(shape.variant, shape.rows, shape.tokens): time for shape, time in times.items()}
+
+
+def test_every_prompt_by_itself_is_counted_by_hand(log: Path) -> None:
+    found, own, powers = replayed("--workload", log)
+    held = [next(length for length in LENGTHS if prompt <= length) for prompt in PROMPTS if prompt <= 2048]
+    assert (own["passes"], own["computed_tokens"]) == (len(held) + 2, sum(held) + 2048 + 128)
+    assert (powers["passes"], powers["computed_tokens"]) == (11, 6 * 128 + 1024 + 2 * 2048 + 2 * 2048)
+    for one in (own, powers):
+        assert (one["requests"], one["refused"], one["real_tokens"]) == (len(PROMPTS) + 1, 1, sum(PROMPTS))
+        assert one["computed_over_real"] == one["computed_tokens"] / sum(PROMPTS)
+        assert one["modelled_time_over_ideal"] >= 1
+    assert (found["empty"], own["programs"], powers["programs"]) == (1, 40, 4)
+    assert own["host_microseconds_a_request"] > 0 and powers["host_microseconds_a_request"] is None
+
+
+def test_seconds_are_those_of_the_passes(tmp_path: Path) -> None:
+    path, times = tmp_path / "log.csv", modelled()
+    path.write_text("length,count\n100,3\n2000,1\n")
+    _, own, powers = replayed("--workload", path)
+    expected = 3 * times["single", 1, 128].seconds + times["single", 1, 2048].seconds
+    assert own["modelled_seconds"] == pytest.approx(expected, rel=1e-9)
+    assert powers["modelled_seconds"] == pytest.approx(expected, rel=1e-9)  # which has the same two lengths
+
+
+def test_a_replay_agrees_with_the_choice_about_the_modules_own_lengths(log: Path) -> None:
+    """Two ways to the same seconds: by the planner pass by pass, and by sums over gaps between lengths."""
+    _, own, _ = replayed("--workload", log)
+    result = CliRunner().invoke(main, ["shapes", MODEL, "--target", TARGET, "--workload", str(log), "--json"])
+    now = json.loads(result.stdout)["now"]
+    assert (own["passes"], own["computed_tokens"]) == (now["passes"], now["computed_tokens"])
+    assert own["modelled_seconds"] == pytest.approx(now["modelled_seconds"], rel=0.01)
+
+
+def test_what_arrives_together_shares_waves(log: Path) -> None:
+    _, alone, _ = replayed("--workload", log)
+    _, own, powers = replayed("--workload", log, "--window", 1)
+    assert own["passes"] < alone["passes"] and own["real_tokens"] == alone["real_tokens"]
+    assert own["computed_tokens"] == 8 * 128 + 256 + 2 * 2048 + 2048 + 128  # six short rows are a wave of eight
+    assert powers["passes"] == 1 + 1 + 1 + 2
+
+
+def test_the_plot_marks_every_length_and_the_page_opens_offline(log: Path, tmp_path: Path) -> None:
+    plot, page = tmp_path / "plot.svg", tmp_path / "page.html"
+    assert run("--workload", log, "--svg", plot, "--html", page).exit_code == 0
+    drawn = xml.fromstring(plot.read_text())
+    lines = [one for one in drawn.iter(f"{SVG}line") if one.get("class") == "length"]
+    told = {one.text for one in drawn.iter(f"{SVG}text")}
+    assert len(lines) == len(LENGTHS) and {str(length) for length in LENGTHS} <= told
+    text = page.read_text()
+    assert plot.read_text() in text and "a &lt;log&gt; &amp; more" in text and "<log>" not in text
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "") and "src=" not in text
+
+
+def test_bars_are_as_high_as_what_they_stand_for() -> None:
+    policies = [
+        {"policy": "a", "real_tokens": 50, "computed_tokens": 100},
+        {"policy": "b", "real_tokens": 50, "computed_tokens": 200},
+    ]
+    drawn = xml.fromstring(report.svg("t", np.array([1, 300]), np.array([3, 1]), (256, 512), policies))
+    bars = {
+        key: [float(one.get("height")) for one in drawn.iter(f"{SVG}rect") if one.get("class") == key]
+        for key in ("real_tokens", "computed_tokens", "count")
+    }
+    assert bars["computed_tokens"] == pytest.approx([bars["real_tokens"][0] * 2, bars["real_tokens"][0] * 4], abs=0.2)
+    tall = [height for height in bars["count"] if height]
+    assert len(tall) == 2 and tall[0] == pytest.approx(3 * tall[1], abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "words"),
+    [
+        ("ContextTokens\n40000\n", (), "no prompt of at most 32768 tokens"),
+        ("ContextTokens\n40\n", ("--window", 1), "says nothing of time"),
+        ("Tokens\n40\n", (), "ContextTokens"),
+    ],
+)
+def test_a_log_that_cannot_be_replayed_is_refused(tmp_path: Path, text: str, more: tuple, words: str) -> None:
+    path, plot = tmp_path / "log.csv", tmp_path / "plot.svg"
+    path.write_text(text)
+    result = run("--workload", path, "--svg", plot, *more)
+    assert result.exit_code == 2 and words in result.output and not plot.exists()
+
+
+def test_a_model_that_is_not_there_is_named() -> None:
+    result = CliRunner().invoke(main, ["bench", "llama-3.1-9b", "--workload", "log.csv"])
+    assert result.exit_code == 2 and "llama-3.1-8b" in result.output
