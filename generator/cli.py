@@ -253,8 +253,9 @@ def shapes(model, target, workload, max_lengths, max_programs, chunk, window, wr
     """Choose MODEL's lengths, prefill chunk and waves for a workload, by modelled time.
 
     FILE is CSV with a ContextTokens column, JSON lines with input_length and perhaps hash_ids (of 512 tokens each, equal where
-    prefixes are), or a histogram, CSV with length and count. The choice is exact under the model of time that `show` prints, and each
-    number of lengths is given with what one more would gain. With --window the log's arrivals count and waves are chosen too. Nothing was measured on a board.
+    prefixes are), or a histogram, CSV with length and count. The choice is exact under the model of time that `show` prints,
+    and each number of lengths is given with what one more would gain. With --window the log's arrivals count and waves are
+    chosen too. Nothing was measured on a board.
     """
     from generator.choosing import command
 

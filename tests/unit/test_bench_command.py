@@ -70,8 +70,10 @@ def test_seconds_are_those_of_the_passes(tmp_path: Path) -> None:
     assert powers["modelled_seconds"] == pytest.approx(expected, rel=1e-9)  # which has the same two lengths
 
 
-def test_a_replay_agrees_with_the_choice_about_the_modules_own_lengths(log: Path) -> None:
+def test_a_replay_agrees_with_the_choice_about_the_modules_own_lengths(tmp_path: Path) -> None:
     """Two ways to the same seconds: by the planner pass by pass, and by sums over gaps between lengths."""
+    log = tmp_path / "log.csv"
+    log.write_text("ContextTokens\n1\n128\n129\n2048\n2049\n30000\n32768\n")
     _, own, _ = replayed("--workload", log)
     result = CliRunner().invoke(main, ["shapes", MODEL, "--target", TARGET, "--workload", str(log), "--json"])
     now = json.loads(result.stdout)["now"]
