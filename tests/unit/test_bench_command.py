@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from generator import catalog, geometry, manifest, targets
 from generator.choosing import report
+from generator.choosing.prices import Prices
 from generator.cli import main
 from generator.pass_time import pass_times
 from generator.shapes import enumerate_shapes
@@ -41,10 +42,12 @@ def replayed(*arguments: object) -> tuple[dict, dict, dict]:
     return (found, *found["policies"])
 
 
+def resolved() -> geometry.Resolved:
+    return geometry.resolve(manifest.load(catalog.BUILT_IN, MODEL), targets.load_board(catalog.BUILT_IN, TARGET))
+
+
 def modelled() -> dict:
-    board = targets.load_board(catalog.BUILT_IN, TARGET)
-    resolved = geometry.resolve(manifest.load(catalog.BUILT_IN, MODEL), board)
-    times = pass_times(resolved, enumerate_shapes(resolved))
+    times = pass_times(resolved(), enumerate_shapes(resolved()))
     return {(shape.variant, shape.rows, shape.tokens): time for shape, time in times.items()}
 
 
@@ -77,8 +80,45 @@ def test_a_replay_agrees_with_the_choice_about_the_modules_own_lengths(tmp_path:
     _, own, _ = replayed("--workload", log)
     result = CliRunner().invoke(main, ["shapes", MODEL, "--target", TARGET, "--workload", str(log), "--json"])
     now = json.loads(result.stdout)["now"]
-    assert (own["passes"], own["computed_tokens"]) == (now["passes"], now["computed_tokens"])
-    assert own["modelled_seconds"] == pytest.approx(now["modelled_seconds"], rel=0.01)
+    assert (own["passes"], own["computed_tokens"], own["refused"]) == (now["passes"], now["computed_tokens"], 0)
+    assert own["modelled_seconds"] == pytest.approx(now["modelled_seconds"], rel=1e-4)
+
+
+def test_powers_of_two_refuse_a_prompt_whose_padding_reaches_past_the_table(tmp_path: Path) -> None:
+    """512 cached tokens and 19,488 padded to 32,768, past the 33,024 tokens of a table row; the module serves it."""
+    path = tmp_path / "log.jsonl"
+    blocks = list(range(40))
+    path.write_text(
+        "".join(f'{{"input_length": {n}, "hash_ids": {ids}}}\n' for n, ids in ((512, [0]), (20000, blocks)))
+    )
+    _, own, powers = replayed("--workload", path)
+    assert (own["refused"], powers["refused"]) == (0, 1)
+    assert (own["real_tokens"], powers["real_tokens"]) == (20000, 512)
+
+
+def test_only_a_prompts_last_chunk_has_the_tail(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("length,count\n2049,1\n")
+    _, own, powers = replayed("--workload", path)
+    prices = Prices(resolved())
+    first, last = prices.seconds("chunked", 1, 2048, 0, False), prices.seconds("chunked", 1, 2048, 2048, True)
+    assert powers["modelled_seconds"] == pytest.approx(first + last, rel=1e-12)
+    assert own["modelled_seconds"] == pytest.approx(first + prices.seconds("chunked", 1, 128, 2048, True), rel=1e-12)
+    tail = modelled()["chunked", 1, 2048].tail
+    assert prices.seconds("chunked", 1, 2048, 0, True) - first == pytest.approx(tail, rel=1e-9)
+
+
+def test_only_uncached_tokens_are_real(tmp_path: Path) -> None:
+    """The second prompt has its first two blocks of 512 in common with the first, the third is the first again."""
+    path = tmp_path / "log.jsonl"
+    for length, blocks in ((1536, [1, 2, 3]), (1500, [1, 2, 4]), (1536, [1, 2, 3])):
+        with path.open("a") as lines:
+            lines.write(f'{{"input_length": {length}, "hash_ids": {blocks}}}\n')
+    found, own, powers = replayed("--workload", path)
+    assert found["tokens_saved"] == 1024 + 1535
+    assert own["real_tokens"] == 1536 + 476 + 1
+    assert own["computed_tokens"] == 2048 + 512 + 128  # the third computes its last aligned part again
+    assert powers["passes"] == 2  # and has none at all there
 
 
 def test_what_arrives_together_shares_waves(log: Path) -> None:
