@@ -11,16 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-import numpy as np
-
 from benchmarks import planning, request_logs
 from benchmarks.measure import Figure
 from benchmarks.request_logs import Request
 from generator.choosing import power_of_two
-from runtime.admission import Admission
-from runtime.errors import RowError
-from runtime.planner import Planner
-from runtime.slices import SliceCursors
+from runtime.replay import Replay
 
 CONTEXTS = ((131072, 4096), (40960, 4096), (8192, 2048), (5120, 2048))  # context and longest prefill chunk, tokens
 ROWS, SECONDS = 32, 1.0  # a call is what arrives within a second, at most 32 rows
@@ -61,35 +56,17 @@ class Default:
     """The runtime's own plans over the tables of one geometry."""
 
     def __init__(self, module: SimpleNamespace) -> None:
-        self._module = module
-        self._admission = Admission(module, SliceCursors())
-        self._planner = Planner(module)
+        self._replay = Replay(module)
 
     def add(self, call: list[Request], count: Count) -> None:
-        block = self._module.BLOCK_SIZE
-        lengths = [request.length for request in call]
-        cached = [request.cached for request in call]
-        tokens = np.zeros((len(call), max(lengths)), dtype=np.int32)
-        # Every row has blocks of its own: which prefixes are one and the same does not change a plan.
-        width = -(-max(lengths) // block)
-        pages = np.arange(len(call) * width, dtype=np.int32).reshape(len(call), width)
-        keep = list(range(len(call)))
-        while keep:
-            chosen = ([values[row] for row in keep] for values in (lengths, cached))
-            try:
-                rows = self._admission.rows(tokens[keep], pages[keep], *chosen, None, True)
-                break
-            except RowError as error:
-                count.refused += 1
-                count.refused_with_their_call += len(keep) == len(call) and len(call) - 1
-                del keep[error.row]
-        else:
-            return
-        for plan in self._planner.plan(rows, "logits"):
+        planned = self._replay.plan([request.length for request in call], [request.cached for request in call])
+        count.refused += len(planned.refused)
+        count.refused_with_their_call += bool(planned.refused) * (len(call) - 1)
+        for plan in planned.plans:
             count.passes += len(plan.chunks)
             count.computed += sum(chunk.shape.rows * chunk.shape.tokens for chunk in plan.chunks)
-        count.served += len(rows)
-        count.real += sum(max(row.length - row.cached, 1) for row in rows)
+            count.served += len(plan.requests)
+            count.real += sum(max(row.length - row.cached, 1) for row in plan.requests)
 
 
 def add_power_of_two(call: list[Request], limits: power_of_two.Limits, count: Count) -> None:
