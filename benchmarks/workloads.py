@@ -1,8 +1,8 @@
 """What the default policy and `power-of-two` make of request logs, side by side: passes, tokens and refusals.
 
 Nothing runs on a device. The default policy is the runtime's own admission and planner over tables that the generator makes;
-power-of-two is `generator/choosing/power_of_two.py`. A row that either refuses is left out of its call, so that passes and tokens are those of
-the rows that are served; how many rows would have gone with a refused one's call is counted beside.
+power-of-two is `generator/choosing/power_of_two.py`. A row that either refuses is left out of its call, so that passes and
+tokens are those of the rows that are served; how many rows would have gone with a refused one's call is counted beside.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import click
 from generator.errors import Diagnostic, ManifestError
 from generator.options import (
     JSON_VERSION,
+    Seconds,
     json_option,
     manifests_option,
     output_folder,
@@ -29,7 +30,7 @@ from generator.options import (
 @click.option(
     "--window",
     metavar="SECONDS",
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     default=0.0,
     help="Prompts that arrive within so long of the first make a call [default: 0, every prompt by itself].",
 )
@@ -64,6 +65,8 @@ def bench(model, target, workload, window, rows, plot, page, output, manifests, 
     from generator.shapes import enumerate_shapes
     from generator.subjects import require_fresh, subjects_of
 
+    if plot is not None and page is not None and plot.resolve() == page.resolve():
+        raise click.UsageError("--svg and --html name the same file")
     (subject,) = subjects_of(manifests, [model], target, False)
     folder = output_folder(output)
     require_fresh(folder, manifests, [subject])
@@ -88,13 +91,13 @@ def bench(model, target, workload, window, rows, plot, page, output, manifests, 
         numbers(outcome, asked.requests, count, found.operations, resolved)
         for outcome, count in zip(outcomes, programs)
     ]
-    title = f"{model} on {subject.target}: {workload.name}"
+    title = f"{model} on {subject.target}: {report.printable(workload.name)}"
     drawn = report.svg(title, asked.rows.rest, asked.rows.weight, resolved.lengths, policies)
     for path, text in ((plot, drawn), (page, report.html(title, drawn, policies))):
         if path is not None:
             write_new(path, text.encode())
     if as_json:
-        shown = {"model": model, "target": subject.target, "workload": workload.name, "window": window}
+        shown = {"model": model, "target": subject.target, "workload": workload.name, "window": window, "rows": rows}
         shown |= {"tokens_saved": asked.cached, "empty": log.empty, "policies": policies}
         click.echo(json.dumps({"version": JSON_VERSION, **shown}))
         return

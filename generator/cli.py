@@ -16,6 +16,7 @@ from generator.options import (
     JSON_VERSION,
     MISTAKE,
     STALE,
+    Seconds,
     json_option,
     manifests_option,
     output_folder,
@@ -242,7 +243,7 @@ def show(model, target, manifests, as_json) -> None:
 @click.option(
     "--window",
     metavar="SECONDS",
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     default=0.0,
     help="Prompts that arrive within so long of the first share waves [default: 0, every prompt by itself].",
 )

@@ -14,7 +14,8 @@ FOLDERS_AROUND_THE_TEXT = ("choosing", "importing")
 AROUND_THE_TEXT = frozenset(
     f"{name}.py"
     for name in (
-        "benching build cli dump explain inputs listing lock options pass_time proofs proving publish record_signatures report signature_changes subjects"
+        "benching build cli dump explain inputs listing lock options pass_time proofs proving publish record_signatures report "
+        "signature_changes subjects"
     ).split()
 ) | {
     path.relative_to(PACKAGE).as_posix()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import atexit
 import gc
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -36,6 +38,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 record_option = click.option(
     "--record", "recorded", is_flag=True, help="Write what was shown to proofs.json beside the modules; see list."
 )
+
+
+class Seconds(click.FloatRange):
+    """A finite number of seconds: a range alone lets nan and inf through, which JSON cannot say."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is no number of seconds.", param, ctx)
+        return seconds
 
 
 def output_folder(chosen: Path | None) -> Path:

@@ -56,7 +56,7 @@ def require_fresh(output: Path, manifests: Path, subjects: Sequence[Subject]) ->
     asked = {one.module for one in subjects}
     stale = [one for one in results if one.path in asked and one.stale]
     if stale:
-        rule, hint = "is not what a build would write now, so nothing is recorded of it", "codegen build --all"
+        rule, hint = "is not what a build would write now, so nothing is shown of it", "codegen build --all"
         raise ManifestError(Diagnostic(str(output / one.path), None, "", "", rule, f"{hint} first") for one in stale)
 
 

@@ -21,6 +21,11 @@ class Prices:
         self._programs = choose_programs(resolved, shapes)
         self._far = max(resolved.context // 2, 1)
         self.seconds = cache(self._seconds)
+        self._row_by_row: set[tuple[str, int, int]] = set()
+
+    def is_row_by_row(self, variant: str, rows: int, tokens: int) -> bool:
+        """Whether no program holds so large a wave, once it has been priced."""
+        return (variant, rows, tokens) in self._row_by_row
 
     def _seconds(self, variant: str, rows: int, tokens: int, start: int, last: bool) -> float:
         """Of one pass that begins at `start`, with its tail if it is a prompt's last."""
@@ -44,6 +49,7 @@ class Prices:
             except NoProgram:
                 if rows == 1:
                     raise
+                self._row_by_row.add((variant, rows, tokens))
                 single = "chunked" if chunked else "single"
                 return tuple(rows * part for part in self._line(single, 1, tokens))
         at_start, later = (self._pass(programs, shape, start) for start in (0, self._far if shape.read_pages else 0))

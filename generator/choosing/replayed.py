@@ -29,7 +29,9 @@ class Outcome:
 
     policy: str
     refused: int = 0
+    unanswered: int = 0  # fully cached prompts that get no pass, and zeros for an answer
     passes: int = 0
+    row_by_row: int = 0  # of the passes, waves that no program holds, priced as their rows one after another
     real: int = 0
     computed: int = 0
     seconds: float = 0.0
@@ -79,15 +81,20 @@ def replay(
     """Both policies over the same calls. `planner` is a runtime's Replay over the module, `times` are of one row."""
     prices = Prices(resolved)
     own, powers = Outcome(OWN, host_seconds=0.0), Outcome(POWERS)
+    prefixes = log.cached
+    if (
+        resolved.attention_soft_cap
+    ):  # no chunk of such a model is legal: as in the module, what is cached is computed again
+        prefixes = np.zeros_like(log.cached)
     limits = power_of_two.Limits(resolved.context, resolved.prefill_chunk, resolved.block_size)
     ideal = _ideal(log, resolved, times)
     own.refused = powers.refused = int(log.weights[log.lengths > resolved.context].sum())
     for number, call in enumerate(calls(log, resolved, window, rows)):
         if number % 1000 == 0:
             progress(f"{number} calls")
-        lengths, cached = log.lengths[call.rows].tolist(), log.cached[call.rows].tolist()
-        _run_own(own, planner.plan(lengths, cached), call, prices)
-        _run_powers(powers, lengths, cached, limits, call, prices, log, ideal)
+        lengths = log.lengths[call.rows].tolist()
+        _run_own(own, planner.plan(lengths, log.cached[call.rows].tolist()), call, prices)
+        _run_powers(powers, lengths, prefixes[call.rows].tolist(), limits, call, prices, log, ideal)
         _serve(own, call.rows, call.weight, log, ideal)
     return own, powers
 
@@ -130,7 +137,9 @@ def _run_powers(
     log: Workload,
     ideal: np.ndarray,
 ) -> None:
-    """A row that the policy refuses is left out, and the rest of its call is planned again."""
+    """A row that the policy refuses is left out, and the rest of its call is planned again. One that it gives no pass is counted,
+    and neither its token nor its ideal time is.
+    """
     kept = list(range(len(lengths)))
     while kept:
         try:
@@ -146,7 +155,9 @@ def _run_powers(
         size = (one.variant, one.rows, one.tokens)
         ends = any(last[row] is one for row in one.source_rows)
         powers.add(size, prices.seconds(*size, one.start, ends), call.weight)
-    _serve(powers, call.rows[kept], call.weight, log, ideal)
+        powers.row_by_row += call.weight * prices.is_row_by_row(*size)
+    powers.unanswered += call.weight * len(plan.empty)
+    _serve(powers, call.rows[[row for at, row in enumerate(kept) if at not in plan.empty]], call.weight, log, ideal)
 
 
 def numbers(outcome: Outcome, requests: int, programs: int, operations: int, resolved: Resolved) -> dict[str, Any]:
@@ -156,7 +167,9 @@ def numbers(outcome: Outcome, requests: int, programs: int, operations: int, res
         "policy": outcome.policy,
         "requests": requests,
         "refused": outcome.refused,
+        "unanswered": outcome.unanswered,
         "passes": outcome.passes,
+        "passes_priced_row_by_row": outcome.row_by_row,
         "real_tokens": outcome.real,
         "computed_tokens": outcome.computed,
         "computed_over_real": outcome.computed / outcome.real if outcome.real else None,

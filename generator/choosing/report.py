@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 WIDTH, HEIGHT, MARGIN, BARS = 760, 300, 44, 48  # of the plot, in its own units
+DIGIT, LABEL_ROWS = 5.5, 4  # width of a digit, and rows of labels that fit below the plot
 ROWS = (
     ("requests", "requests", "{:,}"),
     ("refused", "refused", "{:,}"),
+    ("answered with zeros", "unanswered", "{:,}"),
     ("passes", "passes", "{:,}"),
+    ("priced row by row", "passes_priced_row_by_row", "{:,}"),
     ("real tokens", "real_tokens", "{:,}"),
     ("computed tokens", "computed_tokens", "{:,}"),
     ("computed / real", "computed_over_real", "{:.3f}x"),
@@ -24,11 +27,33 @@ ROWS = (
     ("host us a request", "host_microseconds_a_request", "{:.1f}"),
 )
 NOTE = (
-    "Times of passes are modelled from the target's rates, each prompt's no-padding time among them; bytes of traces are estimated. "
-    "Passes, tokens and refusals are counted by the planners. Host time is measured here, of admission and planning. "
+    "Times of passes are modelled from the target's rates, and so is no padding: each prompt that the policy serves by itself, in passes "
+    "of exactly its tokens; bytes of traces are estimated. A wave that no program holds is priced as its rows one after another. "
+    "Passes, tokens and refusals are counted by the planners; a prompt that is refused or answered with zeros is in no other figure but requests. Host time is measured here, of admission and planning. "
     "Nothing ran on a board. Programs of the module are all that it has; those of powers of two are the sizes that this log met."
 )
 Policies = Sequence[Mapping[str, Any]]
+
+
+def printable(name: str) -> str:
+    """The name of a file for a title: what is no UTF-8 and what XML may not hold is replaced."""
+    return "".join(one if one.isprintable() else "\ufffd" for one in name)
+
+
+def _short(tokens: int) -> str:
+    return f"{tokens / 1e6:.1f} M" if tokens >= 100_000 else f"{tokens:,}"
+
+
+def _label_rows(lengths: Sequence[int], places: Sequence[float]) -> list[int]:
+    """For each label the first row in which it touches none before it, or the last there is."""
+    ends = [float("-inf")] * LABEL_ROWS
+    found = []
+    for length, x in zip(lengths, places):
+        half = DIGIT * len(str(length)) / 2
+        row = next((row for row, end in enumerate(ends) if x - half > end), LABEL_ROWS - 1)
+        ends[row] = x + half
+        found.append(row)
+    return found
 
 
 def _cells(policies: Policies) -> list[list[str]]:
@@ -73,10 +98,10 @@ def svg(title: str, rest: np.ndarray, weights: np.ndarray, lengths: Sequence[int
         parts.append(
             f'<rect class="count" x="{x:.1f}" y="{base - tall:.1f}" width="{step * 0.9:.1f}" height="{tall:.1f}" fill="#7a9cc6"/>'
         )
-    for number, length in enumerate(lengths):
-        x = MARGIN + wide * length / lengths[-1]
+    places = [MARGIN + wide * length / lengths[-1] for length in lengths]
+    for length, x, row in zip(lengths, places, _label_rows(lengths, places)):
         parts.append(f'<line class="length" x1="{x:.1f}" x2="{x:.1f}" y1="{MARGIN - 6}" y2="{base}" stroke="#b03030"/>')
-        parts.append(_text(x, base + 12 + 10 * (number % 2), str(length)))
+        parts.append(_text(x, base + 10 + 10 * row, str(length)))
     left = MARGIN + wide + 40
     most = max(max(one["computed_tokens"], one["real_tokens"]) for one in policies) or 1
     parts.append(_text(left, 14, "tokens: real, computed", "start"))
@@ -87,7 +112,7 @@ def svg(title: str, rest: np.ndarray, weights: np.ndarray, lengths: Sequence[int
             parts.append(
                 f'<rect class="{key}" x="{x + offset}" y="{base - tall:.1f}" width="30" height="{tall:.1f}" fill="{colour}"/>'
             )
-            parts.append(_text(x + offset + 15, base - tall - 4, f"{one[key] / 1e6:.1f} M"))
+            parts.append(_text(x + offset + 15, base - tall - 4, _short(one[key])))
         parts.append(_text(x + 32, base + 12, one["policy"]))
     return "\n".join([*parts, "</svg>"]) + "\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from generator import catalog, geometry, manifest, targets
-from generator.choosing import report
+from generator.choosing import prices, report
 from generator.choosing.prices import Prices
 from generator.cli import main
+from generator.matmuls import NoProgram
 from generator.pass_time import pass_times
 from generator.shapes import enumerate_shapes
 
@@ -100,12 +102,12 @@ def test_only_a_prompts_last_chunk_has_the_tail(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("length,count\n2049,1\n")
     _, own, powers = replayed("--workload", path)
-    prices = Prices(resolved())
-    first, last = prices.seconds("chunked", 1, 2048, 0, False), prices.seconds("chunked", 1, 2048, 2048, True)
+    cost = Prices(resolved()).seconds
+    first, last = cost("chunked", 1, 2048, 0, False), cost("chunked", 1, 2048, 2048, True)
     assert powers["modelled_seconds"] == pytest.approx(first + last, rel=1e-12)
-    assert own["modelled_seconds"] == pytest.approx(first + prices.seconds("chunked", 1, 128, 2048, True), rel=1e-12)
+    assert own["modelled_seconds"] == pytest.approx(first + cost("chunked", 1, 128, 2048, True), rel=1e-12)
     tail = modelled()["chunked", 1, 2048].tail
-    assert prices.seconds("chunked", 1, 2048, 0, True) - first == pytest.approx(tail, rel=1e-9)
+    assert cost("chunked", 1, 2048, 0, True) - first == pytest.approx(tail, rel=1e-9)
 
 
 def test_only_uncached_tokens_are_real(tmp_path: Path) -> None:
@@ -118,7 +120,40 @@ def test_only_uncached_tokens_are_real(tmp_path: Path) -> None:
     assert found["tokens_saved"] == 1024 + 1535
     assert own["real_tokens"] == 1536 + 476 + 1
     assert own["computed_tokens"] == 2048 + 512 + 128  # the third computes its last aligned part again
-    assert powers["passes"] == 2  # and has none at all there
+    assert powers["passes"] == 2  # and has none at all there, where powers of two answer with zeros
+    assert (own["unanswered"], powers["unanswered"]) == (0, 1) and powers["real_tokens"] == 1536 + 476
+    both = Prices(resolved())
+    first, second = both.seconds("single", 1, 2048, 0, True), both.seconds("chunked", 1, 1024, 1024, True)
+    assert powers["modelled_seconds"] == pytest.approx(first + second, rel=1e-12)
+    assert powers["modelled_time_over_ideal"] > 1
+
+
+def test_without_chunks_both_policies_compute_again_what_is_cached(tmp_path: Path) -> None:
+    """A soft cap leaves no legal chunk: neither policy may come below its own no-padding time by skipping a prefix."""
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(f'{{"input_length": 2048, "hash_ids": {ids}}}\n' for ids in ([1, 2, 3, 4], [1, 2, 3, 5])))
+    result = CliRunner().invoke(main, ["bench", "gemma-2-2b", "--workload", str(path), "--json"])
+    own, powers = json.loads(result.stdout)["policies"]
+    for one in (own, powers):
+        assert (one["passes"], one["computed_tokens"], one["real_tokens"]) == (2, 2 * 2048, 2048 + 512)
+        assert one["modelled_time_over_ideal"] >= 1
+    assert powers["modelled_seconds"] == pytest.approx(own["modelled_seconds"], rel=1e-9)
+
+
+def test_a_wave_that_no_program_holds_is_priced_row_by_row_and_said_so(log: Path, monkeypatch) -> None:
+    choose = prices.choose_programs
+
+    def only_single(resolved, shapes):
+        if len(shapes) == 1 and shapes[0].rows == 4:
+            raise NoProgram("none so wide")
+        return choose(resolved, shapes)
+
+    monkeypatch.setattr(prices, "choose_programs", only_single)
+    log.write_text('{"timestamp": 0, "input_length": 2048}\n' * 3)
+    _, own, powers = replayed("--workload", log, "--window", 1)
+    assert (own["passes_priced_row_by_row"], powers["passes_priced_row_by_row"], powers["passes"]) == (0, 1, 1)
+    expected = 4 * modelled()["single", 1, 2048].seconds
+    assert powers["modelled_seconds"] == pytest.approx(expected, rel=1e-9)
 
 
 def test_what_arrives_together_shares_waves(log: Path) -> None:
@@ -174,3 +209,35 @@ def test_a_log_that_cannot_be_replayed_is_refused(tmp_path: Path, text: str, mor
 def test_a_model_that_is_not_there_is_named() -> None:
     result = CliRunner().invoke(main, ["bench", "llama-3.1-9b", "--workload", "log.csv"])
     assert result.exit_code == 2 and "llama-3.1-8b" in result.output
+
+
+@pytest.mark.parametrize("command", ["bench", "shapes"])
+@pytest.mark.parametrize("window", ["nan", "inf", "-1"])
+def test_a_window_is_a_finite_number_of_seconds(log: Path, command: str, window: str) -> None:
+    result = CliRunner().invoke(main, [command, MODEL, "--workload", str(log), "--window", window])
+    assert result.exit_code == 2 and "--window" in result.output
+
+
+def test_plot_and_page_are_two_files(log: Path, tmp_path: Path) -> None:
+    result = run("--workload", log, "--svg", tmp_path / "one", "--html", tmp_path / "folder" / ".." / "one")
+    assert result.exit_code == 2 and "same file" in result.output and not (tmp_path / "one").exists()
+
+
+def test_the_name_of_a_log_may_be_anything(tmp_path: Path) -> None:
+    """Neither what is no UTF-8 nor a control character, which XML may not hold, keeps the plot from being read."""
+    path, plot = tmp_path / os.fsdecode(b"a\xff\x01<.csv"), tmp_path / "plot.svg"
+    path.write_text("ContextTokens\n5\n")
+    result = run("--workload", path, "--svg", plot, "--html", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    assert xml.fromstring(plot.read_text()).find(f"{SVG}title").text.endswith("a\ufffd\ufffd<.csv")
+
+
+def test_labels_of_near_lengths_do_not_overlap() -> None:
+    lengths = (32, 64, 96, 128, 160, 256, 512, 4096)
+    policies = [{"policy": "a", "real_tokens": 1, "computed_tokens": 2}]
+    drawn = xml.fromstring(report.svg("t", np.array([1]), np.array([1]), lengths, policies))
+    told = [one for one in drawn.iter(f"{SVG}text") if one.text in map(str, lengths)]
+    spans = [(one.get("y"), float(one.get("x")), 2.5 * len(one.text)) for one in told]
+    assert len(spans) == len(lengths)
+    for index, (row, x, half) in enumerate(spans):
+        assert all(abs(x - other) >= half + wide for y, other, wide in spans[:index] if y == row)

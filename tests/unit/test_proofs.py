@@ -288,7 +288,7 @@ def test_nothing_is_recorded_of_a_module_that_a_build_would_change(project: Proj
     outcome = prove(project, command, "m")
     assert outcome.code == 2
     assert (
-        f"{project.module}: is not what a build would write now, so nothing is recorded of it; codegen build"
+        f"{project.module}: is not what a build would write now, so nothing is shown of it; codegen build"
         in outcome.err
     )
     assert proofs.read(project.output) == {}
