@@ -81,11 +81,8 @@ def replay(
     """Both policies over the same calls. `planner` is a runtime's Replay over the module, `times` are of one row."""
     prices = Prices(resolved)
     own, powers = Outcome(OWN, host_seconds=0.0), Outcome(POWERS)
-    prefixes = log.cached
-    if (
-        resolved.attention_soft_cap
-    ):  # no chunk of such a model is legal: as in the module, what is cached is computed again
-        prefixes = np.zeros_like(log.cached)
+    # No chunk of a model with a soft cap is legal: as in the module, what is cached is computed again.
+    prefixes = np.zeros_like(log.cached) if resolved.attention_soft_cap else log.cached
     limits = power_of_two.Limits(resolved.context, resolved.prefill_chunk, resolved.block_size)
     ideal = _ideal(log, resolved, times)
     own.refused = powers.refused = int(log.weights[log.lengths > resolved.context].sum())
