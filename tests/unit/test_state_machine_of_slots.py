@@ -233,7 +233,7 @@ def test_s003_30_any_sequence_of_calls_leaves_every_slot_with_the_state_of_its_o
 
     play()
     for kind in ("refused", "failed", "moved", "copied", "restored", "rows 1", "rows 2", "rows 4"):
-        assert done[kind] > 3, f"{kind}: {done[kind]} times"
+        assert done[kind] > 10, f"{kind}: {done[kind]} times"
     counters = rig.device.counters
     assert (counters.double_frees, counters.destroyed_tensors, counters.compiles_under_trace) == (0, 0, 0)
     record_property("count of steps against the dictionary of slots", RUNS * STEPS)
