@@ -111,12 +111,11 @@ def evaluate(asked: Asked, times: Times, lengths: tuple[int, ...], programs: int
     whole = times.whole_chunks(chunk, rows.begin, rows.start)
     chunks = (rows.start - rows.begin) // chunk
     last = times.last_pass(taken // times.step - 1, rows.chunked, rows.start)
-    ideal = times.ideal(rows.rest, rows.chunked, rows.start)
     return Choice(
         lengths,
         programs,
         seconds=float(((whole + last) * rows.weight).sum()),
-        ideal_seconds=float(((whole + ideal) * rows.weight).sum()),
+        ideal_seconds=float((times.without_padding(rows, chunk) * rows.weight).sum()),
         passes=int(((chunks + 1) * rows.weight).sum()),
         computed=int(((chunks * chunk + taken) * rows.weight).sum()),
     )

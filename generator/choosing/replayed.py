@@ -100,9 +100,8 @@ def _ideal(log: Workload, resolved: Resolved, times: Times) -> np.ndarray:
     """Seconds of each prompt by itself, in passes of exactly its tokens; 0 of those over the context."""
     fits = log.lengths <= resolved.context
     rows = cut_each(log.lengths[fits], log.cached[fits], log.weights[fits], resolved, resolved.prefill_chunk)
-    whole = times.whole_chunks(resolved.prefill_chunk, rows.begin, rows.start)
     found = np.zeros(len(log.lengths))
-    found[fits] = whole + times.ideal(rows.rest, rows.chunked, rows.start)
+    found[fits] = times.without_padding(rows, resolved.prefill_chunk)
     return found
 
 

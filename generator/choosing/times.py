@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from generator.choosing.rows import Rows
 from generator.geometry import Resolved
 from generator.pass_time import pass_time
 from generator.placement import choose_programs
@@ -46,6 +47,11 @@ class Times:
         curves = (self.regular, self.chunked, far)
         regular, near, far = (np.interp(rest, self.lengths, _at_least(curve)) for curve in curves)
         return np.where(chunked, near + (far - near) / self.lengths[-1] * start, regular)
+
+    def without_padding(self, rows: Rows, chunk: int) -> np.ndarray:
+        """Of rows by themselves: their whole chunks, and last passes of exactly their tokens."""
+        whole = self.whole_chunks(chunk, rows.begin, rows.start)
+        return whole + self.ideal(rows.rest, rows.chunked, rows.start)
 
 
 def _at_least(curve: np.ndarray) -> np.ndarray:

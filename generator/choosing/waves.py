@@ -53,8 +53,7 @@ def groups_of(log: Workload, resolved: Resolved, chunk: int, calls: np.ndarray, 
     distinct, group = np.unique(keys, axis=1, return_inverse=True)
     counts = np.zeros((distinct.shape[1], chunk // alone.step + 1), dtype=np.int64)
     np.add.at(counts, (group.reshape(-1), -(-rows.rest // alone.step)), 1)
-    whole = alone.whole_chunks(chunk, rows.begin, rows.start)
-    ideal = float((whole + alone.ideal(rows.rest, rows.chunked, rows.start)).sum())
+    ideal = float(alone.without_padding(rows, chunk).sum())
     _, begin, start, chunked = distinct
     return Groups(np.cumsum(counts, axis=1), chunked.astype(bool), begin, start, (start - begin) // chunk, ideal)
 
@@ -119,18 +118,17 @@ def gaps_of(groups: Groups, by_rows: Mapping[int, Times], chunk: int) -> np.ndar
                 ]
             )
             regular, chunked, growth = (used @ at).T
+            whole = groups.whole[chosen]
+            if several:
+                ends = [(by_rows[one].chunked - by_rows[one].tail, by_rows[one].growth) for one in usable]
+                bodies, grows = (used @ np.array([part[last - 1] for part in parts]) for parts in zip(*ends))
             for below in range(end):
                 rows = groups.up_to[chosen, end] - groups.up_to[chosen, below]
                 passes = used.sum(axis=1)[rows]
                 seconds = np.where(
                     groups.chunked[chosen], chunked[rows] + groups.start[chosen] * growth[rows], regular[rows]
                 )
-                whole = groups.whole[chosen]
                 if several:
-                    bodies = used @ np.array(
-                        [by_rows[one].chunked[last - 1] - by_rows[one].tail[last - 1] for one in usable]
-                    )
-                    grows = used @ np.array([by_rows[one].growth[last - 1] for one in usable])
                     seconds = seconds + whole * bodies[rows] + positions[chosen] * grows[rows]
                 found[0, below, end] += seconds.sum()
                 found[1, below, end] += (passes * (whole + 1)).sum()
