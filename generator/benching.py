@@ -8,16 +8,15 @@ from pathlib import Path
 
 import click
 
-from generator.errors import Diagnostic, ManifestError
 from generator.options import (
     JSON_VERSION,
-    Seconds,
     json_option,
     manifests_option,
     output_folder,
     output_option,
     progress_line,
     target_option,
+    window_option,
 )
 
 
@@ -27,13 +26,7 @@ from generator.options import (
 @click.option(
     "--workload", metavar="FILE", type=click.Path(path_type=Path), required=True, help="A request log; see shapes."
 )
-@click.option(
-    "--window",
-    metavar="SECONDS",
-    type=Seconds(),
-    default=0.0,
-    help="Prompts that arrive within so long of the first make a call [default: 0, every prompt by itself].",
-)
+@window_option
 @click.option(
     "--rows",
     metavar="N",
@@ -60,7 +53,7 @@ def bench(model, target, workload, window, rows, plot, page, output, manifests, 
     from generator.choosing.replayed import numbers, replay
     from generator.choosing.rows import cut
     from generator.choosing.times import times
-    from generator.choosing.workload import read
+    from generator.choosing.workload import read, require_usable
     from generator.publish import write_new
     from generator.shapes import enumerate_shapes
     from generator.subjects import require_fresh, subjects_of
@@ -73,12 +66,7 @@ def bench(model, target, workload, window, rows, plot, page, output, manifests, 
     resolved = geometry.resolve(manifest.load(manifests, model), targets.load_board(manifests, subject.target))
     with progress_line(as_json) as progress:
         log = read(workload, lambda count: progress(f"{count} lines"))
-        if window and log.arrivals is None:
-            rule = "is asked to be seen as it arrives, and the log says nothing of time"
-            raise ManifestError([Diagnostic(str(workload), None, "--window", str(window), rule, "leave it out")])
-        if not (log.lengths <= resolved.context).any():
-            rule = f"holds no prompt of at most {resolved.context} tokens, the context of {model} on {subject.target}"
-            raise ManifestError([Diagnostic(str(workload), None, "", "", rule, "give a log that the model can serve")])
+        require_usable(log, str(workload), resolved.context, window)
         os.environ.setdefault("PREFILL_BACKEND", "emulator")  # only the module's tables are read
         from runtime.load import load
         from runtime.replay import Replay

@@ -16,7 +16,6 @@ from generator.options import (
     JSON_VERSION,
     MISTAKE,
     STALE,
-    Seconds,
     json_option,
     manifests_option,
     output_folder,
@@ -24,6 +23,7 @@ from generator.options import (
     progress_line,
     target_option,
     undisturbed,
+    window_option,
 )
 
 
@@ -240,13 +240,7 @@ def show(model, target, manifests, as_json) -> None:
 @click.option(
     "--chunk", metavar="N", type=click.IntRange(min=1), help="This prefill chunk [default: the quickest of some]."
 )
-@click.option(
-    "--window",
-    metavar="SECONDS",
-    type=Seconds(),
-    default=0.0,
-    help="Prompts that arrive within so long of the first share waves [default: 0, every prompt by itself].",
-)
+@window_option
 @click.option("--write", "written", is_flag=True, help="Put the choice into the manifest.")
 @manifests_option
 @json_option

@@ -53,6 +53,15 @@ class Seconds(click.FloatRange):
         return seconds
 
 
+window_option = click.option(
+    "--window",
+    metavar="SECONDS",
+    type=Seconds(),
+    default=0.0,
+    help="Prompts that arrive within so long of the first make a call [default: 0, every prompt by itself].",
+)
+
+
 def output_folder(chosen: Path | None) -> Path:
     """The folder of emitted modules to write to. Raises ManifestError where none is named and there is no clone."""
     if chosen is not None:

@@ -15,7 +15,7 @@ from generator.choosing.choose import Choice, choose, evaluate, programs_of
 from generator.choosing.limits import most_traces, trace_bytes
 from generator.choosing.rows import Asked, cut
 from generator.choosing.times import Times, times
-from generator.choosing.workload import Workload, read
+from generator.choosing.workload import Workload, read, require_usable
 from generator.choosing.writing import rewritten
 from generator.errors import Diagnostic, ManifestError
 from generator.geometry import Resolved
@@ -71,9 +71,8 @@ def find(
     name = target or next(iter(file.manifest.target))
     resolved = geometry.resolve(file, targets.load_board(manifests, name))
     log = log_uniform(resolved.context) if workload is None else read(workload, progress)
-    if not (log.lengths <= resolved.context).any():
-        rule = f"holds no prompt of at most {resolved.context} tokens, the context of {model} on {name}"
-        raise ManifestError([Diagnostic(str(workload), None, "", "", rule, "give a log that the model can serve")])
+    source = "log-uniform lengths" if workload is None else workload.name
+    require_usable(log, source if workload is None else str(workload), resolved.context, window)
     search = _Search(
         file,
         resolved,
@@ -82,12 +81,8 @@ def find(
         LENGTHS if most_lengths is None else most_lengths,
         most_programs,
     )
-    source = "log-uniform lengths" if workload is None else workload.name
     if not window:
         tried = search.alone(_chunks(file, resolved, chunk))
-    elif log.arrivals is None:
-        rule = "is asked to be seen as it arrives, and the log says nothing of time"
-        raise ManifestError([Diagnostic(str(workload or source), None, "--window", str(window), rule, "leave it out")])
     else:
         chunks = _chunks(file, resolved, resolved.prefill_chunk if chunk is None else chunk)
         tried = search.in_waves(chunks[0], window)

@@ -61,6 +61,16 @@ class Workload:
     has_prefixes: bool
 
 
+def require_usable(log: Workload, name: str, context: int, window: float) -> None:
+    """Refuse a log that tells no time where a window is asked for, and one without a prompt that fits. Raises ManifestError."""
+    if window and log.arrivals is None:
+        rule = "is asked to be seen as it arrives, and the log says nothing of time"
+        raise ManifestError([Diagnostic(name, None, "--window", str(window), rule, "leave it out")])
+    if not (log.lengths <= context).any():
+        rule = f"holds no prompt of at most {context} tokens, the context of the module"
+        raise ManifestError([Diagnostic(name, None, "", "", rule, "give a log that the model can serve")])
+
+
 def read(path: Path, progress: Callable[[int], None] = lambda lines: None) -> Workload:
     """Read a log or a histogram. `progress` hears of the lines read, every 50,000. Raises ManifestError."""
     lines, skipped, first = _lines(path, progress), 0, ""
