@@ -11,6 +11,8 @@ from typing import Any
 from generator import catalog, geometry, targets
 from generator.geometry import Resolved
 from generator.manifest import ModelFile, check
+from generator.pass_time import microseconds
+from generator.placement import choose_programs
 from generator.shapes import enumerate_shapes
 from generator.toml_source import scan
 from runtime.tables import Shape
@@ -20,7 +22,14 @@ BLOCK = 32
 DTYPES = dict.fromkeys(("weights", "embedding", "head", "key_value", "activation"), "bfloat16")
 
 
-def manifest(context: int, chunk: int, wave_tokens: int, lengths: tuple[int, ...], blocks: int) -> ModelFile:
+def manifest(
+    context: int,
+    chunk: int,
+    wave_tokens: int,
+    lengths: tuple[int, ...],
+    blocks: int,
+    ragged_tokens: tuple[int, ...] = (),
+) -> ModelFile:
     """A model of one small layer whose passes have the sizes of a large one's. All sizes are tokens but `blocks`."""
     data: dict[str, Any] = {
         "name": "planning",
@@ -47,6 +56,7 @@ def manifest(context: int, chunk: int, wave_tokens: int, lengths: tuple[int, ...
                 "lengths": lengths,
                 "waves": (1, 2, 4, 8, 16, 32),
                 "wave_tokens": wave_tokens,
+                **({"ragged_tokens": ragged_tokens} if ragged_tokens else {}),
                 "prefill_chunk": chunk,
                 "attention_chunk": 128,
                 "dtypes": DTYPES,
@@ -63,7 +73,8 @@ def resolve(file: ModelFile) -> Resolved:
 def tables(resolved: Resolved) -> SimpleNamespace:
     """What admission and the planner read of the module that `resolved` gives."""
     shapes = enumerate_shapes(resolved)
-    fields = Shape.__dataclass_fields__
+    priced = microseconds(resolved, choose_programs(resolved, shapes), shapes) if resolved.ragged_tokens else {}
+    fields = Shape.__dataclass_fields__.keys() - {"microseconds"}
     return SimpleNamespace(
         VOCABULARY=resolved.vocabulary,
         CONTEXT=resolved.context,
@@ -72,5 +83,8 @@ def tables(resolved: Resolved) -> SimpleNamespace:
         PREFILL_CHUNK=resolved.prefill_chunk,
         ALIGNMENT=resolved.alignment,
         LENGTHS=resolved.lengths,
-        TRACES=tuple(Shape(**{name: getattr(shape, name) for name in fields}) for shape in shapes),
+        TRACES=tuple(
+            Shape(**{name: getattr(shape, name) for name in fields}, microseconds=priced.get(shape, 0))
+            for shape in shapes
+        ),
     )

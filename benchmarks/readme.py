@@ -16,7 +16,6 @@ from benchmarks.run import RESULTS
 README = PROJECT / "README.md"
 BEGIN, END = "<!-- modelled figures, by python -m benchmarks.readme -->", "<!-- end of modelled figures -->"
 LOGS = ("azure", "mooncake", "mooncake, prefixes cached")
-WAVES = (1, 2, 4, 8, 16, 32)
 
 
 def tables(record: Mapping[str, Any]) -> str:
@@ -46,11 +45,12 @@ def _lengths(figures: Mapping[str, float]) -> Iterator[str]:
 
 
 def _waves(figures: Mapping[str, float]) -> Iterator[str]:
-    """Time of each log and window, by the largest wave."""
-    yield from _head("sharing waves, 9 lengths: modelled time", *(f"up to {rows}" for rows in WAVES))
+    """Time of each log and window, by which rows may share a wave."""
+    ways = (shapes.ALONE, shapes.EQUAL, *shapes.RAGGED)
+    yield from _head("sharing waves, 9 lengths: modelled time", *ways)
     for log in LOGS[:2]:
         for window in shapes.WINDOWS:
-            times = (f"{figures[shapes.wave_figure(log, window, rows)]:.4f}x" for rows in WAVES)
+            times = (f"{figures[shapes.wave_figure(log, window, way)]:.4f}x" for way in ways)
             yield _row([f"{log}, within {window:g} s", *times])
 
 

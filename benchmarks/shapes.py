@@ -9,6 +9,9 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +25,17 @@ from generator.choosing.rows import cut
 from generator.choosing.times import Times, times
 from generator.choosing.workload import Workload
 from generator.geometry import Resolved
+from runtime.packing import MICROSECONDS, Packer
 
 MODEL, TARGET, CHUNK = "llama-3.1-8b", "n150", 2048
 COUNTS = (1, 3, 9, 12, 16)  # lengths of which figures are kept
 MOST, PROMISED = 16, 9  # lengths of the printed table, and where waves are shared
 WINDOWS = (0.5, 2.0)  # seconds
+ALONE, EQUAL = "each alone", "equal rows"
+RAGGED = {
+    "any rows": inf,
+    "any rows, at most 0.1 s later": 0.1,
+}  # by the most seconds that packing may make a prompt's pass longer
 UNLIMITED = 10**6  # programs
 CHOOSING = ((20000, 2.0), (1000000, 20.0))  # requests of a log, and seconds within which a choice is made for it
 
@@ -72,7 +81,7 @@ def _seconds_to_choose(requests: int) -> float:
         path = Path(folder) / "log.csv"
         path.write_text("ContextTokens\n" + "\n".join(map(str, drawn)) + "\n")
         began = time.perf_counter()
-        command.find(catalog.BUILT_IN, MODEL, TARGET, path, None, None, None)
+        command.find(catalog.BUILT_IN, MODEL, TARGET, path, None, None, None, Packer)
         return time.perf_counter() - began
 
 
@@ -86,16 +95,20 @@ def _logs() -> Iterator[tuple[str, Workload, int, float, float]]:
             yield f"{name}, prefixes cached", workload(log, True), 12, 1.02, 1.02
 
 
-def wave_figure(name: str, window: float, rows: int) -> str:
-    return f"{name}: window {window:g} s, waves up to {rows}"
+def wave_figure(name: str, window: float, way: str) -> str:
+    return f"{name}: window {window:g} s, {way}"
 
 
 def in_waves(name: str, log: list[request_logs.Request], resolved: Resolved) -> list[Figure]:
-    """What sharing passes is worth: the best PROMISED lengths with the waves of the manifest up to each size, at some windows."""
+    """What sharing passes is worth, at some windows: the best PROMISED lengths alone, with the best waves of equal rows, and with rows
+    of any lengths packed into ragged waves.
+    """
     fitting = [one for one in log if one.length <= resolved.context]
     arrivals = np.array([one.arrival for one in fitting])
     whole = workload(fitting, False)
-    by_rows = waves.wave_times(resolved, CHUNK)
+    whole = Workload(whole.lengths, whole.cached, whole.weights, arrivals, 0, False)
+    equal = replace(resolved, ragged_tokens=())
+    by_rows = waves.wave_times(equal, CHUNK)
     ones = [1] * len(by_rows[1].lengths)
     figures = []
     print(
@@ -103,14 +116,19 @@ def in_waves(name: str, log: list[request_logs.Request], resolved: Resolved) -> 
     )
     for window in WINDOWS:
         calls = waves.calls_of(arrivals, window, resolved.board.maximum_wave)
-        groups = waves.groups_of(whole, resolved, CHUNK, calls, by_rows[1])
-        told = []
-        for count in range(1, len(resolved.waves) + 1):
-            sizes = resolved.waves[:count]
-            best = waves.choose_in_waves(groups, by_rows, sizes, CHUNK, ones, PROMISED, UNLIMITED)[-1]
-            told.append(f"up to {sizes[-1]}: {best.over_ideal:.4f}x {best.passes}")
-            figures.append(Figure(wave_figure(name, window, sizes[-1]), "x", (best.over_ideal,)))
-        print(f"  {window:g} s, at most {resolved.board.maximum_wave} rows: " + "; ".join(told))
+        groups = waves.groups_of(whole, equal, CHUNK, calls, by_rows[1])
+        of_sizes = [
+            waves.choose_in_waves(groups, by_rows, equal.waves[:count], CHUNK, ones, PROMISED, UNLIMITED)[-1]
+            for count in range(1, len(equal.waves) + 1)
+        ]
+        told = {ALONE: of_sizes[0], EQUAL: min(of_sizes, key=lambda choice: choice.seconds)}
+        for way, delay in RAGGED.items():
+            packer = partial(Packer, delay=MICROSECONDS * delay)
+            told[way] = command.Search(resolved, whole, PROMISED, None, packer).in_waves(CHUNK, window)[1]
+        print(
+            f"  {window:g} s: " + "; ".join(f"{way}: {one.over_ideal:.4f}x {one.passes}" for way, one in told.items())
+        )
+        figures += [Figure(wave_figure(name, window, way), "x", (one.over_ideal,)) for way, one in told.items()]
     return figures
 
 

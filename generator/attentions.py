@@ -58,8 +58,8 @@ def attention_bytes(
 
 def attention_cycles(
     choice: Attention,
+    row_squares: int,
     tokens: int,
-    rows: int,
     behind: int,
     query_heads: int,
     head_dim: int,
@@ -68,12 +68,13 @@ def attention_cycles(
 ) -> float:
     """Modelled cycles of the busiest core: both products of every tile of scores, and its softmax.
 
-    `behind` are cached tokens before the pass, all of which every query sees; of its own row it sees half on average.
+    `row_squares` is the sum of the rows' tiles squared, `tokens` those of the pass. `behind` are cached tokens before the pass, all of which
+    every query sees; of its own row it sees half on average. What no row fills sees itself alone.
     """
     query, depth = tiles(choice.query_chunk), tiles(head_dim)
-    units = rows * query_heads * (tokens // choice.query_chunk)
+    units = query_heads * (tokens // choice.query_chunk)
     busiest = -(-units // (grid[0] * grid[1]))
-    keys = tiles(behind) + (tiles(tokens) + query) / 2
+    keys = tiles(behind) + (row_squares / tiles(tokens) + query) / 2
     products = 2 * depth * PRODUCT_CYCLES * FIDELITY_PASSES[fidelity(key_value_dtype)]
     return busiest * query * keys * (products + SOFTMAX_CYCLES)
 
@@ -94,20 +95,22 @@ def choose_attention(
     chained: bool = False,
     kinds: tuple[str, ...] = ("full",),
     sinks: bool = False,
+    most: int = ATTENTION_CHUNKS[0],
 ) -> Attention:
     """Chunks for `rows` rows of `tokens` tokens. `start_multiple` is the alignment of absolute starts (chunked passes only).
 
     All `kinds` of layers take the same: "full" ones with the bounds of packed rows, "sliding" ones with a window. Both chunks
     divide what they cut: the row, and for chunked passes also every start. The query chunk is the one that leaves the busiest
-    core the least to do, where reading the keys costs about one more tile row a chunk; larger chunks win ties.
+    core the least to do, where reading the keys costs about one more tile row a chunk; larger chunks win ties. None is over
+    `most` tokens.
     """
     cores = grid[0] * grid[1]
     key_limit = start_multiple or tokens
     best = None
     for query_chunk in ATTENTION_CHUNKS:
-        if gcd(tokens, start_multiple or tokens) % query_chunk:
+        if gcd(tokens, start_multiple or tokens) % query_chunk or query_chunk > most:
             continue
-        for key_chunk in ATTENTION_CHUNKS:
+        for key_chunk in (chunk for chunk in ATTENTION_CHUNKS if chunk <= most):
             choice = Attention(query_chunk, key_chunk)
             stored = (choice, head_dim, key_value_dtype, query_dtype)
             size = max(

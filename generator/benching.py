@@ -1,15 +1,18 @@
-"""The command that replays a log through a module's own planner, and shows what another policy would have made of it."""
+"""The commands that weigh a request log with the runtime's own packing and planning: one chooses lengths for it, one replays it."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
+from functools import partial
 from pathlib import Path
 
 import click
 
 from generator.options import (
     JSON_VERSION,
+    delay_option,
     json_option,
     manifests_option,
     output_folder,
@@ -24,9 +27,68 @@ from generator.options import (
 @click.argument("model")
 @target_option
 @click.option(
+    "--workload", metavar="FILE", type=click.Path(path_type=Path), help="A request log [default: log-uniform lengths]."
+)
+@click.option("--max-lengths", metavar="N", type=click.IntRange(min=1), help="At most so many lengths [default: 9].")
+@click.option(
+    "--max-programs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="At most so many programs, each wave's regular and chunked variant counted [default: what the traces' region holds].",
+)
+@click.option(
+    "--chunk", metavar="N", type=click.IntRange(min=1), help="This prefill chunk [default: the quickest of some]."
+)
+@window_option
+@delay_option
+@click.option("--write", "written", is_flag=True, help="Put the choice into the manifest.")
+@manifests_option
+@json_option
+def shapes(
+    model, target, workload, max_lengths, max_programs, chunk, window, most_delay, written, manifests, as_json
+) -> None:
+    """Choose MODEL's lengths, prefill chunk and waves for a workload, by modelled time.
+
+    FILE is CSV with a ContextTokens column, JSON lines with input_length and perhaps hash_ids (of 512 tokens each, equal where
+    prefixes are), or a histogram, CSV with length and count. The choice is exact under the model of time that `show` prints,
+    and each number of lengths is given with what one more would gain. With --window the log's arrivals count and waves are
+    chosen too. Without FILE the choice is the one that `codegen import` writes: log-uniform lengths, each prompt counting alike,
+    and as many lengths as gain a fiftieth each. Nothing was measured on a board.
+    """
+    from generator.choosing import command
+    from runtime.packing import MICROSECONDS, Packer
+
+    delay = math.inf if most_delay is None else MICROSECONDS * most_delay
+    with progress_line(as_json) as progress:
+        found = command.find(
+            manifests,
+            model,
+            target,
+            workload,
+            max_lengths,
+            max_programs,
+            chunk,
+            partial(Packer, delay=delay),
+            window,
+            lambda count: progress(f"{count} lines"),
+        )
+    changed = command.write(found, manifests) if written else False
+    if as_json:
+        click.echo(json.dumps({"version": JSON_VERSION, **command.to_json(found), "written": changed}))
+        return
+    click.echo("\n".join(command.lines(found)))
+    if written:
+        click.echo(f"written; next: codegen build {model}" if changed else "the manifest says so already")
+
+
+@click.command()
+@click.argument("model")
+@target_option
+@click.option(
     "--workload", metavar="FILE", type=click.Path(path_type=Path), required=True, help="A request log; see shapes."
 )
 @window_option
+@delay_option
 @click.option(
     "--rows",
     metavar="N",
@@ -42,7 +104,7 @@ from generator.options import (
 @output_option
 @manifests_option
 @json_option
-def bench(model, target, workload, window, rows, plot, page, output, manifests, as_json) -> None:
+def bench(model, target, workload, window, most_delay, rows, plot, page, output, manifests, as_json) -> None:
     """Replay a request log through MODEL's module and through powers of two.
 
     The module's own admission and planner cut each call into passes, whose time is modelled as `codegen show` prints it; beside it,
@@ -72,7 +134,9 @@ def bench(model, target, workload, window, rows, plot, page, output, manifests, 
         from runtime.replay import Replay
 
         found = times(resolved, resolved.prefill_chunk)
-        outcomes = replay(log, resolved, found, Replay(load(folder / subject.module)), window, rows, progress)
+        delay = math.inf if most_delay is None else most_delay
+        planner = Replay(load(folder / subject.module), delay)
+        outcomes = replay(log, resolved, found, planner, window, rows, progress)
     asked = cut(log, resolved, resolved.prefill_chunk)
     programs = (len(enumerate_shapes(resolved)), len(outcomes[1].sizes))
     policies = [

@@ -187,8 +187,8 @@ def _attention(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tupl
     behind = min(before, resolved.window_reach) if sliding else before
     cycles = attention_cycles(
         Attention(query_chunk, key_chunk),
-        shape["tokens"],
-        shape["rows"],
+        shape["rows"] * tiles(shape["tokens"]) ** 2,
+        shape["rows"] * shape["tokens"],
         behind,
         resolved.device_query_heads,
         resolved.head_dim,

@@ -23,7 +23,6 @@ from generator.options import (
     progress_line,
     target_option,
     undisturbed,
-    window_option,
 )
 
 
@@ -212,7 +211,7 @@ def show(model, target, manifests, as_json) -> None:
         shown = [
             {
                 **one.to_json(),
-                "shapes": [{**vars(shape), "modelled": vars(time)} for shape, time in passes(one).items()],
+                "shapes": [{**shape.to_json(), "modelled": vars(time)} for shape, time in passes(one).items()],
             }
             for one in resolved
         ]
@@ -222,57 +221,6 @@ def show(model, target, manifests, as_json) -> None:
 
     for one in resolved:
         click.echo(describe(one, passes(one)))
-
-
-@main.command()
-@click.argument("model")
-@target_option
-@click.option(
-    "--workload", metavar="FILE", type=click.Path(path_type=Path), help="A request log [default: log-uniform lengths]."
-)
-@click.option("--max-lengths", metavar="N", type=click.IntRange(min=1), help="At most so many lengths [default: 9].")
-@click.option(
-    "--max-programs",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="At most so many programs, each wave's regular and chunked variant counted [default: what the traces' region holds].",
-)
-@click.option(
-    "--chunk", metavar="N", type=click.IntRange(min=1), help="This prefill chunk [default: the quickest of some]."
-)
-@window_option
-@click.option("--write", "written", is_flag=True, help="Put the choice into the manifest.")
-@manifests_option
-@json_option
-def shapes(model, target, workload, max_lengths, max_programs, chunk, window, written, manifests, as_json) -> None:
-    """Choose MODEL's lengths, prefill chunk and waves for a workload, by modelled time.
-
-    FILE is CSV with a ContextTokens column, JSON lines with input_length and perhaps hash_ids (of 512 tokens each, equal where
-    prefixes are), or a histogram, CSV with length and count. The choice is exact under the model of time that `show` prints,
-    and each number of lengths is given with what one more would gain. With --window the log's arrivals count and waves are
-    chosen too. Nothing was measured on a board.
-    """
-    from generator.choosing import command
-
-    with progress_line(as_json) as progress:
-        found = command.find(
-            manifests,
-            model,
-            target,
-            workload,
-            max_lengths,
-            max_programs,
-            chunk,
-            window,
-            lambda count: progress(f"{count} lines"),
-        )
-    changed = command.write(found, manifests) if written else False
-    if as_json:
-        click.echo(json.dumps({"version": JSON_VERSION, **command.to_json(found), "written": changed}))
-        return
-    click.echo("\n".join(command.lines(found)))
-    if written:
-        click.echo(f"written; next: codegen build {model}" if changed else "the manifest says so already")
 
 
 @main.command()
@@ -309,5 +257,5 @@ def explain(place, output, manifests, as_json) -> None:
         click.echo(f"from {key['place']}: {key['key']} = {key['value']}")
 
 
-for command in (proving.verify, proving.legal, benching.bench):
+for command in (proving.verify, proving.legal, benching.shapes, benching.bench):
     main.add_command(command)

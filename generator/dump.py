@@ -26,4 +26,4 @@ def dump(folder: Path, emitted: Emitted) -> None:
     place = folder / resolved.module / resolved.target
     place.mkdir(parents=True, exist_ok=True)
     for number, (name, text) in enumerate(stages, 1):
-        (place / f"{number}-{name}").write_text(text, encoding="utf-8")
+        (place / f"{number:02}-{name}").write_text(text, encoding="utf-8")

@@ -84,7 +84,7 @@ def _shared(experts: Experts, expected: bool, family: str) -> Iterator[Problem]:
 
 
 def _table(name: str, table: TargetTable) -> Iterator[Problem]:
-    tokens = largest_pass(table.lengths, table.waves, table.wave_tokens)
+    tokens = largest_pass(table.lengths, table.waves, table.wave_tokens, table.ragged_tokens or ())
     if tokens > MOST_ROUTED_TOKENS:
         rule = f"allows passes of {tokens} tokens: experts are counted exactly up to {MOST_ROUTED_TOKENS}"
         yield Problem(

@@ -23,13 +23,14 @@ _FIELD = re.compile(r'\bmodel\.([a-z_]+(?:\.[a-z_]+)*)|because\("([a-z_.]+)"\)')
 
 # Values that the templates take from tables of the generator, by the resolved fields that the tables are made from.
 TABLE_FIELDS = {
-    "shape": ("lengths", "waves", "wave_tokens", "block_size", "context"),
-    "shape_lines": ("lengths", "waves", "wave_tokens"),
-    "shapes": ("lengths", "waves", "wave_tokens"),
-    "matmuls": ("lengths", "waves", "wave_tokens"),
-    "attentions": ("lengths", "waves", "attention_chunk"),
-    "choice": ("lengths", "waves", "attention_chunk", "hidden", "intermediate"),
-    "token_tiles": ("lengths", "waves", "wave_tokens"),
+    "shape": ("lengths", "waves", "wave_tokens", "ragged_tokens", "block_size", "context"),
+    "shape_lines": ("lengths", "waves", "wave_tokens", "ragged_tokens"),
+    "shapes": ("lengths", "waves", "wave_tokens", "ragged_tokens"),
+    "microseconds": ("lengths", "ragged_tokens"),
+    "matmuls": ("lengths", "waves", "wave_tokens", "ragged_tokens"),
+    "attentions": ("lengths", "waves", "ragged_tokens", "attention_chunk"),
+    "choice": ("lengths", "waves", "ragged_tokens", "attention_chunk", "hidden", "intermediate"),
+    "token_tiles": ("lengths", "waves", "wave_tokens", "ragged_tokens"),
     "row": ("family",),
     "factors": ("rope.short_factors", "rope.long_factors"),
     "rope_number": ("rope",),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from generator import memory, recurrences, rules
+from generator import memory, programs, recurrences, rules
 from generator.errors import ManifestError, shown
 from generator.experts import Experts
 from generator.families import FAMILIES
@@ -22,7 +22,6 @@ from generator.memory import Memory
 from generator.sources import COPIED_FROM_MODEL, COPIED_FROM_TARGET, FIXED_BY_FAMILY, keys
 from generator.rules import Problem
 from generator.targets import Board
-from generator.tiles import TILE
 
 REPLICATE = "replicate"
 RECURRENT = "gated_delta_net"
@@ -182,6 +181,7 @@ class Resolved:
     gated_delta_net: GatedDeltaNet | None = None  # of the layers that are not in full_attention_layers
     attention_gate: bool = False
     state_slots: int = 0  # sequences whose recurrent state is held at a time
+    ragged_tokens: tuple[int, ...] = ()  # of waves whose rows are of any lengths; none: rows of a wave are equally long
 
     @property
     def layer_kinds(self) -> tuple[str, ...]:
@@ -230,6 +230,7 @@ def resolve(file: ModelFile, board: Board) -> Resolved:
     bare = _numbers(manifest, table, board)
     _check_experts(file, bare)
     _check_recurrence(file, bare)
+    _check_ragged(file, bare)
     resolved = replace(bare, memory=memory.report(bare), digest=_digest(bare))
     if not resolved.memory.fits:
         raise _does_not_fit(file, resolved)
@@ -261,6 +262,12 @@ def _check_recurrence(file: ModelFile, resolved: Resolved) -> None:
             ("model", "gated_delta_net", "value_heads"), str(net.value_heads), rule, 'write recurrence = "matmuls"'
         )
         raise BoardTooSmall(file.refusal(problem).diagnostics)
+
+
+def _check_ragged(file: ModelFile, resolved: Resolved) -> None:
+    if resolved.ragged_tokens and (why := programs.keeps_rows_equal(resolved)):
+        key = ("target", resolved.target, "ragged_tokens")
+        raise file.refusal(Problem(key, shown(resolved.ragged_tokens), why, "leave it out: waves then have equal rows"))
 
 
 def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
@@ -335,6 +342,7 @@ def _numbers(manifest: Manifest, table: TargetTable, board: Board) -> Resolved:
         **{name: getattr(family, name) for name in FIXED_BY_FAMILY},
         gated_delta_net=_gated_delta_net(model, table, family),
         state_slots=table.state_slots or 0,
+        ragged_tokens=table.ragged_tokens or (),
     )
 
 

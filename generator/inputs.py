@@ -14,7 +14,7 @@ FOLDERS_AROUND_THE_TEXT = ("choosing", "importing")
 AROUND_THE_TEXT = frozenset(
     f"{name}.py"
     for name in (
-        "benching build cli dump explain inputs listing lock options pass_time proofs proving publish record_signatures report "
+        "benching build cli dump explain inputs listing lock options proofs proving publish record_signatures report "
         "signature_changes subjects"
     ).split()
 ) | {

@@ -157,6 +157,7 @@ class TargetTable(Table):
     lengths: Array[Annotated[int, between(32, MOST_TOKENS)]]
     waves: Array[Annotated[int, one_of(1, 2, 4, 8, 16, 32)]]
     wave_tokens: Annotated[int, between(32, MOST_TOKENS)]
+    ragged_tokens: Array[Annotated[int, between(64, MOST_TOKENS)]] | None = None
     prefill_chunk: Annotated[int, between(32, MOST_TOKENS)]
     attention_chunk: Annotated[int, between(32, 1024), AfterValidator(_chunk)] = 128
     batch_invariant: bool = False

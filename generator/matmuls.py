@@ -213,14 +213,21 @@ def minimal_matmul_bytes(
 
     The output of gated pairs is half as wide; a residual adds one block stored as the weight is and a row of factors.
     """
-    rows, inner, columns = choice.block_rows, choice.inner_block, choice.block_columns
-    size = 2 * inner * (rows * TILE_BYTES["bfloat16"] + columns * TILE_BYTES[weight_dtype])
-    size += rows * columns * (ACCUMULATOR_TILE_BYTES + (1 if fused == PAIRS else 2) * TILE_BYTES[output_dtype])
+    step, rest = _minimal_bytes(choice.block_rows, choice.block_columns, weight_dtype, output_dtype, bias_dtype, fused)
+    return choice.inner_block * step + rest
+
+
+def _minimal_bytes(
+    rows: int, columns: int, weight_dtype: str, output_dtype: str, bias_dtype: str | None, fused: str
+) -> tuple[int, int]:
+    """Of a block: bytes for each tile of the inner dimension that is summed at a time, and the others."""
+    step = 2 * (rows * TILE_BYTES["bfloat16"] + columns * TILE_BYTES[weight_dtype])
+    rest = rows * columns * (ACCUMULATOR_TILE_BYTES + (1 if fused == PAIRS else 2) * TILE_BYTES[output_dtype])
     if bias_dtype is not None:
-        size += columns * TILE_BYTES[bias_dtype]
+        rest += columns * TILE_BYTES[bias_dtype]
     if fused == RESIDUAL:
-        size += columns * (rows * TILE_BYTES[weight_dtype] + TILE_BYTES["bfloat16"])
-    return size
+        rest += columns * (rows * TILE_BYTES[weight_dtype] + TILE_BYTES["bfloat16"])
+    return step, rest
 
 
 @cache
@@ -244,20 +251,25 @@ def choose_minimal_matmul(
     core_rows, core_columns = minimal_shares(token_tiles, output_tiles, grid, fused)
     inner_blocks = _inner_blocks(inner_tiles)
 
-    def size(choice: MinimalMatmul) -> int:
-        return minimal_matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, fused)
-
     def cost(choice: MinimalMatmul) -> tuple[float, int]:
-        return program_cycles(choice, token_tiles, inner_tiles, output_tiles, weight_dtype, fused), size(choice)
+        size = minimal_matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, fused)
+        return program_cycles(choice, token_tiles, inner_tiles, output_tiles, weight_dtype, fused), size
 
-    families = (
-        (MinimalMatmul(*grid, block_rows, inner, block_columns, *subblock) for inner in inner_blocks)
-        for subblock in MINIMAL_SUBBLOCKS
-        if subblock[1] % step == 0
-        for block_rows in _blocks(core_rows, subblock[0])
-        for block_columns in _blocks(core_columns, subblock[1])
-    )
-    best = min(filter(None, (_deepest(family, size, l1_bytes) for family in families)), key=cost, default=None)
+    def deepest() -> Iterator[MinimalMatmul]:
+        """Of each block and subblock the one with the fewest steps over the inner dimension that fits (see _deepest)."""
+        for subblock in MINIMAL_SUBBLOCKS:
+            if subblock[1] % step:
+                continue
+            for block_rows in _blocks(core_rows, subblock[0]):
+                for block_columns in _blocks(core_columns, subblock[1]):
+                    each, rest = _minimal_bytes(
+                        block_rows, block_columns, weight_dtype, output_dtype, bias_dtype, fused
+                    )
+                    inner = next((block for block in inner_blocks if block * each + rest <= l1_bytes), None)
+                    if inner is not None:
+                        yield MinimalMatmul(*grid, block_rows, inner, block_columns, *subblock)
+
+    best = min(deepest(), key=cost, default=None)
     if best is None:
         sizes = f"{token_tiles} x {inner_tiles} x {output_tiles}"
         raise NoProgram(f"no minimal matmul of {sizes} tiles fits {l1_bytes} bytes of L1 on one core")

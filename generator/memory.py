@@ -15,7 +15,7 @@ from generator import kinds
 from generator.attentions import Attention
 from generator.kinds.rows import WeightRow, extent, stored_as
 from generator.layer import part_steps
-from generator.shapes import PassShape, largest_pass
+from generator.shapes import PassShape, largest_pass, ragged_size
 from generator.steps import Tensor
 from generator.tiles import TILE, TILE_BYTES, tiles
 
@@ -75,7 +75,7 @@ def report(resolved: Resolved) -> Memory:
     weights = tuple(item for item in rows if item not in rotary)
     stores = (key_value_item(resolved, resolved.key_value_blocks),)
     states = state_items(resolved)
-    largest = largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens)
+    largest = largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens, resolved.ragged_tokens)
     peak_bytes, peak_stage = max((size, stage) for stage, size in _stages(resolved))
     sums = [sum(item.bytes for item in items) for items in (weights, rotary, stores, states)]
     captured = sum(_hidden(resolved, tokens) for tokens in _captured_passes(resolved))
@@ -98,12 +98,14 @@ def report(resolved: Resolved) -> Memory:
 
 
 def _captured_passes(resolved: Resolved) -> Iterator[int]:
-    """Tokens of every pass that can be captured: each size from the start of a prompt and as a chunk."""
+    """Tokens of every pass that can be captured: each size from the start of a prompt and as a chunk, and ragged waves."""
+    yield from resolved.ragged_tokens
     for length in resolved.lengths:
         for wave in resolved.waves:
             if wave == 1 or wave * length <= resolved.wave_tokens:
                 yield wave * length
-                yield wave * length
+                if wave == 1 or not resolved.ragged_tokens:
+                    yield wave * length
 
 
 def _hidden(resolved: Resolved, tokens: int) -> int:
@@ -218,10 +220,12 @@ def _largest_passes(resolved: Resolved) -> Iterator[PassShape]:
     """The passes of the most tokens, with the most and the fewest rows that make them: from the start of prompts and as
     chunks.
     """
-    tokens = largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens)
-    waves = [wave for wave in resolved.waves if tokens % wave == 0 and tokens // wave in resolved.lengths]
+    tokens = largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens, resolved.ragged_tokens)
     pages = tokens // resolved.block_size
-    for rows in {min(waves), max(waves)}:
+    waves = [wave for wave in resolved.waves if tokens % wave == 0 and tokens // wave in resolved.lengths]
+    if tokens in resolved.ragged_tokens:
+        yield PassShape("ragged", *ragged_size(resolved, tokens), pages, 0, "last", "")
+    for rows in {min(waves), max(waves)} if waves else ():
         several = rows > 1
         yield PassShape("batched" if several else "single", rows, tokens // rows, pages, 0, "last", "")
         if not resolved.attention_soft_cap:

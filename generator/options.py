@@ -62,6 +62,16 @@ window_option = click.option(
 )
 
 
+delay_option = click.option(
+    "--most-delay",
+    metavar="SECONDS",
+    type=Seconds(),
+    default=None,
+    help="Where rows of any lengths are packed: a prompt's pass takes at most so much longer than the one that it has by itself "
+    "[default: no bound].",
+)
+
+
 def output_folder(chosen: Path | None) -> Path:
     """The folder of emitted modules to write to. Raises ManifestError where none is named and there is no clone."""
     if chosen is not None:

@@ -21,13 +21,15 @@ from generator.tiles import TILE, TILE_BYTES, tiles
 if TYPE_CHECKING:
     from generator.geometry import Resolved
 
+ATTENTION = "attention"  # the operation of a layer
 INDEX_BYTES = 4  # of a token id, a position, a row that is picked
 
 
 @dataclass(frozen=True)
 class PassTime:
     """Modelled seconds of a pass without and of its tail; DRAM bytes and device operations of its body; `bound`: seconds of the
-    body by what bounds an operation ("dram", "network", "compute"), launches among them.
+    body by what bounds an operation ("dram", "network", "compute"), launches among them; `attention`: those of the body in which
+    queries meet keys, which are the same for a row wherever it runs.
     """
 
     body: float
@@ -35,6 +37,7 @@ class PassTime:
     dram_bytes: float
     operations: int
     bound: dict[str, float]
+    attention: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -51,21 +54,22 @@ def pass_time(resolved: Resolved, programs: Programs, shape: PassShape, start: i
     }
     # Steps put a chunk in the middle of the context; nothing else in them depends on it.
     placed = replace(resolved, context=2 * start) if shape.read_pages else resolved
-    seconds = dram_bytes = 0.0
+    seconds = dram_bytes = attention = 0.0
     operations = 0
     bound = {"dram": 0.0, "network": 0.0, "compute": 0.0}
     for works, times in (
-        (_before_layers(resolved, size), 1),
+        (((work, False) for work in _before_layers(resolved, size)), 1),
         *((_layer(placed, programs, shape, kind, cycles), resolved.layer_kinds.count(kind)) for kind in resolved.kinds),
     ):
-        for work in works:
+        for work, attends in works:
             time = time_of(work, rates)
             seconds += times * time.seconds
+            attention += times * time.seconds * attends
             bound[time.bound] += times * time.seconds
             dram_bytes += times * work.dram_bytes
             operations += times
     tail = sum(time_of(work, rates).seconds for work in _tail(resolved, programs, size))
-    return PassTime(seconds, tail, dram_bytes, operations, bound)
+    return PassTime(seconds, tail, dram_bytes, operations, bound, attention)
 
 
 def pass_times(resolved: Resolved, shapes: Iterable[PassShape]) -> dict[PassShape, PassTime]:
@@ -78,12 +82,38 @@ def pass_times(resolved: Resolved, shapes: Iterable[PassShape]) -> dict[PassShap
     }
 
 
+def attention_time(resolved: Resolved, programs: Programs, shape: PassShape) -> float:
+    """Modelled seconds of a pass from the start of prompts in which queries meet keys."""
+    places, total = programs.places[shape.token_tiles], 0.0
+    for kind in resolved.kinds:
+        for step in layer_steps(resolved, shape, programs.attentions[shape], kind):
+            if step.operation == ATTENTION:
+                time = time_of(step_work(resolved, step, places, {}), resolved.board.rates)
+                total += resolved.layer_kinds.count(kind) * time.seconds
+    return total
+
+
+def microseconds(resolved: Resolved, programs: Programs, shapes: Iterable[PassShape]) -> dict[PassShape, int]:
+    """Of each pass that rows of any lengths may run in, without attention: what they are packed by. None where waves have equal
+    rows.
+    """
+    if not resolved.ragged_tokens:
+        return {}
+    found = {}
+    for shape in shapes:
+        if shape.variant in ("single", "ragged"):
+            whole = pass_time(resolved, programs, shape)
+            found[shape] = round(1e6 * (whole.seconds - whole.attention))
+    return found
+
+
 def _layer(
     resolved: Resolved, programs: Programs, shape: PassShape, kind: str, cycles: dict[str, float]
-) -> Iterator[Work]:
+) -> Iterator[tuple[Work, bool]]:
+    """Of each operation of a layer, and whether it is attention itself."""
     places = programs.places[shape.token_tiles]
     for step in layer_steps(resolved, shape, programs.attentions[shape], kind):
-        yield step_work(resolved, step, places, cycles)
+        yield step_work(resolved, step, places, cycles), step.operation == ATTENTION
 
 
 def _gathered(resolved: Resolved, rows: int, columns: int) -> Work:

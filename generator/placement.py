@@ -7,18 +7,28 @@ room for its buffers below the tensors that are alive, as the library's allocato
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
 from generator import kinds, programs
-from generator.attentions import Attention, choose_attention
+from generator.attentions import ATTENTION_CHUNKS, Attention, choose_attention
 from generator.cost import Work, time_of
 from generator.experts import MOST_EXPERTS, WHY_SO_FEW
 from generator.geometry import RECURRENT, Resolved
 from generator.kinds.attention_steps import chained, windows
 from generator.layer import layer_steps
-from generator.matmuls import Matmul, MinimalMatmul, NoProgram, choose_matmul, choose_minimal_matmul, program_cycles
+from generator.matmuls import (
+    Matmul,
+    MinimalMatmul,
+    NoProgram,
+    choose_matmul,
+    choose_minimal_matmul,
+    matmul_bytes,
+    minimal_matmul_bytes,
+    program_cycles,
+)
 from generator.programs import packs_rows
 from generator.scores import Scores, choose_scores
 from generator.shapes import PassShape
@@ -26,6 +36,9 @@ from generator.steps import PLACES, Step, Tensor
 from generator.tiles import TILE_BYTES
 
 Program = Matmul | MinimalMatmul
+RAGGED_CHUNK = (
+    128  # tokens: in a chunk that lies in two rows, the keys of one are computed for the queries of the other
+)
 ALIKE = 1.002  # modelled times closer than this are no reason to prefer one
 
 
@@ -87,11 +100,16 @@ def choose_programs(resolved: Resolved, shapes: tuple[PassShape, ...]) -> Progra
 def _choose(
     resolved: Resolved, role: kinds.MatmulRole, token_tiles: int, room: int, inner_block: int | None
 ) -> Program:
-    sizes = (*role.sides(token_tiles), resolved.board.grid, room)
-    dtypes = (role.weight_dtype, role.output_dtype)
+    """What is best with a whole core's room, where that fits, is best with less: a search for each number of tiles serves most rooms."""
+    sizes, dtypes = (*role.sides(token_tiles), resolved.board.grid), (role.weight_dtype, role.output_dtype)
+    whole = max(room, resolved.board.l1_bank_bytes)
     if role.fused:
-        return choose_minimal_matmul(*sizes, *dtypes, role.fused, role.bias_dtype)
-    return choose_matmul(*sizes, *dtypes, role.bias_dtype, inner_block)
+        best = choose_minimal_matmul(*sizes, whole, *dtypes, role.fused, role.bias_dtype)
+        fits = minimal_matmul_bytes(best, *dtypes, role.bias_dtype, role.fused) <= room
+        return best if fits else choose_minimal_matmul(*sizes, room, *dtypes, role.fused, role.bias_dtype)
+    best = choose_matmul(*sizes, whole, *dtypes, role.bias_dtype, inner_block)
+    fits = matmul_bytes(best, *dtypes, role.bias_dtype) <= room
+    return best if fits else choose_matmul(*sizes, room, *dtypes, role.bias_dtype, inner_block)
 
 
 def _attention(resolved: Resolved, shape: PassShape) -> Attention | Scores:
@@ -109,9 +127,10 @@ def _attention(resolved: Resolved, shape: PassShape) -> Attention | Scores:
     if resolved.batch_invariant and not shape.read_pages:  # one cut, which fits both a row by itself and any wave
         bounds = max(resolved.waves) + 1 if packs_rows(resolved, "full") else 0
         hand_on = resolved.board.architecture == "blackhole"
+    ragged = shape.variant == "ragged"
     return choose_attention(
-        shape.tokens,
-        1 if resolved.batch_invariant else shape.rows,
+        shape.rows * shape.tokens if ragged else shape.tokens,
+        1 if resolved.batch_invariant or ragged else shape.rows,
         resolved.device_query_heads,
         resolved.head_dim,
         resolved.board.grid,
@@ -124,6 +143,7 @@ def _attention(resolved: Resolved, shape: PassShape) -> Attention | Scores:
         hand_on,
         tuple([kind for kind in resolved.kinds if kind != RECURRENT]),
         resolved.attention_sinks,
+        RAGGED_CHUNK if ragged else ATTENTION_CHUNKS[0],
     )
 
 
@@ -149,8 +169,11 @@ def _quickest(
     Of options as quick as the model can tell, the one that moves the fewest bytes through DRAM: other traffic shares it.
     """
     subsets = [frozenset(subset) for count in range(len(PLACES) + 1) for subset in combinations(PLACES, count)]
+    costs = _Costs(resolved, variants)
     options = [
-        option for places in subsets if (option := _option(resolved, size, variants, roles, blocks, places)) is not None
+        option
+        for places in subsets
+        if (option := _option(resolved, size, variants, costs, roles, blocks, places)) is not None
     ]
     if not options:
         raise NoProgram(_too_large(resolved, size, variants))
@@ -168,10 +191,38 @@ def _too_large(resolved: Resolved, size: int, variants: list[tuple[Step, ...]]) 
     return f"{step.operation} takes {step.buffer_bytes} of {room} bytes of L1 on one core for {size} tiles of tokens"
 
 
+class _Costs:
+    """What the operations of all variants take under some places. Most are alike in every variant, and under most places: each is
+    timed once.
+    """
+
+    def __init__(self, resolved: Resolved, variants: list[tuple[Step, ...]]) -> None:
+        self._resolved = resolved
+        self._counts = Counter(step for steps in variants for step in steps)
+        self._places = [
+            frozenset(tensor.place for tensor in (*step.reads, *step.writes) if tensor.place) for step in self._counts
+        ]
+        self._timed: dict[tuple[int, frozenset[str], float], tuple[float, float]] = {}
+
+    def __call__(self, places: frozenset[str], cycles: Mapping[str, float]) -> tuple[float, float]:
+        """Seconds and DRAM bytes; `cycles` are those of the matmuls, by role."""
+        seconds = dram_bytes = 0.0
+        for index, (step, count) in enumerate(self._counts.items()):
+            key = (index, places & self._places[index], cycles.get(step.role, 0.0))
+            timed = self._timed.get(key)
+            if timed is None:
+                work = step_work(self._resolved, step, places, cycles)
+                timed = self._timed[key] = (time_of(work, self._resolved.board.rates).seconds, work.dram_bytes)
+            seconds += count * timed[0]
+            dram_bytes += count * timed[1]
+        return seconds, dram_bytes
+
+
 def _option(
     resolved: Resolved,
     size: int,
     variants: list[tuple[Step, ...]],
+    costs: _Costs,
     roles: Mapping[str, kinds.MatmulRole],
     blocks: Mapping[str, int | None],
     places: frozenset[str],
@@ -190,9 +241,7 @@ def _option(
         name: program_cycles(chosen[name], *role.sides(size), role.weight_dtype, role.fused)
         for name, role in roles.items()
     }
-    work = [step_work(resolved, step, places, cycles) for steps in variants for step in steps]
-    seconds = sum(time_of(each, resolved.board.rates).seconds for each in work)
-    return _Option(places, chosen, seconds, sum(each.dram_bytes for each in work))
+    return _Option(places, chosen, *costs(places, cycles))
 
 
 def _rooms(resolved: Resolved, variants: list[tuple[Step, ...]], places: frozenset[str]) -> dict[str, int] | None:

@@ -68,7 +68,7 @@ def heads_dtype(resolved: Resolved) -> str:
 
 def concatenates_heads(variant: str) -> bool:
     """Whether attention itself returns the heads side by side, which saves an operation; the one over caches cannot."""
-    return variant in ("single", "batched")
+    return variant in ("single", "batched", "ragged")
 
 
 # Of rms_norm in blocks of a row, at any width: mock devices of both boards, 5120 to 8192 columns.
@@ -88,6 +88,19 @@ def norms_in_blocks(resolved: Resolved) -> bool:
     The operation then takes them in blocks, but only with weights in tiles; row-major ones, which take less memory, it refuses.
     """
     return norm_bytes(tiles(resolved.hidden)) > resolved.board.l1_bank_bytes
+
+
+def keeps_rows_equal(resolved: Resolved) -> str:
+    """Why the rows of a wave have to be equally long, "" where they need not: every layer must take them packed, and the sums of
+    a row must not depend on where it lies.
+    """
+    if resolved.gated_delta_net is not None:
+        return "is for models without a recurrence, which takes equal rows"
+    if resolved.batch_invariant:
+        return "is not for batch_invariant builds: where a row lies would change the order of its sums"
+    if all(packs_rows(resolved, kind) for kind in resolved.kinds):
+        return ""
+    return "is for models all of whose attention takes packed rows: it has a window, sinks or a soft cap"
 
 
 def packs_rows(resolved: Resolved, kind: str) -> bool:

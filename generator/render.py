@@ -14,6 +14,7 @@ from generator.geometry import RECURRENT, Resolved, Rope
 from generator.kinds import experts
 from generator.kinds.rows import LAYER, WeightRow, routed_tokens
 from generator.matmuls import fidelity
+from generator.pass_time import microseconds
 from generator.placement import choose_programs
 from generator.recurrences import UNIT_EPSILON, channel_chunk, fuses, products, route
 from generator.shapes import SAMPLING, PassShape, window_pages
@@ -76,13 +77,18 @@ def _fidelities(resolved: Resolved) -> list[tuple[str, str, str]]:
 
 def _shape_lines(shapes: tuple[PassShape, ...]) -> list[str]:
     """Lines of the docstring's table: for each variant, the rows of a pass and the lengths that run with as many."""
-    rows: dict[tuple[str, int], list[int]] = {}
+    rows: dict[tuple[str, str], list[str]] = {}
     for shape in shapes:
-        rows.setdefault((shape.variant, shape.tokens), []).append(shape.rows)
-    lengths: dict[tuple[str, str], list[int]] = {}
+        ragged = shape.variant == "ragged"
+        tokens = f"{shape.rows * shape.tokens} together" if ragged else str(shape.tokens)
+        rows.setdefault((shape.variant, tokens), []).append(f"up to {shape.rows}" if ragged else str(shape.rows))
+    lengths: dict[tuple[str, str], list[str]] = {}
     for (variant, tokens), sizes in rows.items():
-        lengths.setdefault((variant, " ".join(map(str, sizes))), []).append(tokens)
-    return [f"{variant:<17}{sizes:<16}{' '.join(map(str, tokens))}" for (variant, sizes), tokens in lengths.items()]
+        lengths.setdefault((variant, " ".join(sizes)), []).append(tokens)
+    return [
+        f"{variant:<17}{sizes:<16}{' '.join(tokens).replace(' together ', ' ')}"
+        for (variant, sizes), tokens in lengths.items()
+    ]
 
 
 GEOMETRY_OF_SOME = (  # what the torch reference is told beside the rest where a model has it
@@ -187,6 +193,7 @@ def _cut(values: tuple[Any, ...], size: int) -> list[tuple[Any, ...]]:
 def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, templates: Path) -> str:
     """Python source with source-map markers, before the rewriting passes. `manifest` is the path shown in the header."""
     layer_weights, layer_prefix = _layer_weights(resolved)
+    chosen = choose_programs(resolved, shapes)
     attention_kinds = tuple([kind for kind in resolved.kinds if kind != RECURRENT])
     return (
         environment(templates)
@@ -198,7 +205,8 @@ def render(resolved: Resolved, shapes: tuple[PassShape, ...], manifest: str, tem
             shapes=shapes,
             shape_lines=_shape_lines(shapes),
             sampling=SAMPLING,
-            programs=choose_programs(resolved, shapes),
+            programs=chosen,
+            microseconds=microseconds(resolved, chosen, shapes),
             roles_of_places=PLACES,
             fidelities=_fidelities(resolved),
             rope_numbers=_rope_numbers,

@@ -11,6 +11,7 @@ from generator import expert_rules
 from generator.families import FAMILIES
 from generator.problems import Problem
 from generator.recurrences import CHUNKS, form
+from generator.shapes import RAGGED_BLOCKS
 from generator.tiles import TILE, multiple_near
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def problems(manifest: Manifest, targets: Collection[str]) -> Iterator[Problem]:
             yield Problem(("target", name), "", "no target of this name", did_you_mean(name, targets))
         yield from _lengths(("target", name), manifest.model, table)
         yield from _waves(("target", name), table)
+        yield from _ragged(("target", name), table)
         yield from _context(("target", name), table, manifest.model.maximum_context)
 
 
@@ -194,6 +196,19 @@ def _waves(key: tuple[str | int, ...], table: TargetTable) -> Iterator[Problem]:
             rule = f"never runs: {wave} x {shortest} tokens is over wave_tokens {table.wave_tokens}"
             hint = f"leave it out or write wave_tokens = {wave * shortest}"
             yield Problem((*key, "waves", index), str(wave), rule, hint)
+
+
+def _ragged(key: tuple[str | int, ...], table: TargetTable) -> Iterator[Problem]:
+    """Of waves whose rows are of any lengths."""
+    tokens = table.ragged_tokens or ()
+    yield from _ascending((*key, "ragged_tokens"), tokens)
+    for index, total in enumerate(tokens):
+        here, step = (*key, "ragged_tokens", index), RAGGED_BLOCKS * table.block_size
+        why = f"{step}, {RAGGED_BLOCKS} blocks of {table.block_size}: so many rows share it"
+        yield from _multiple(here, total, step, why, table.wave_tokens)
+        if total > table.wave_tokens:
+            rule = f"must be at most wave_tokens {table.wave_tokens}"
+            yield Problem(here, str(total), rule, f"nearest legal value {table.wave_tokens // step * step}")
 
 
 def _context(key: tuple[str | int, ...], table: TargetTable, maximum: int) -> Iterator[Problem]:

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import lcm
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from generator.tiles import TILE
 
 if TYPE_CHECKING:
     from generator.geometry import Resolved
 
+RAGGED_BLOCKS = 8  # of which the tokens of a ragged wave are a multiple: at least so many rows share it
 PAGE_TABLE_MULTIPLE = 8  # chunked attention reads page-table rows of 32 bytes: eight int32 entries
 SAMPLING = ("logits", "argmax", "top_k")  # the ways a pass may end; each gives a program of its own over the same body
 
 
 @dataclass(frozen=True)
 class PassShape:
-    """Everything static about one pass; the fields are those of `runtime.tables.Shape`, in its order."""
+    """Everything static about one pass; the fields are those of `runtime.tables.Shape`, in its order. `row_squares` is no part of it:
+    when a ragged pass is timed, the sum of its rows' tiles squared, which is all that attention depends on; 0 for equal rows.
+    """
 
     variant: str
     rows: int
@@ -31,10 +34,14 @@ class PassShape:
     read_pages: int
     row_selection: str
     digest: str
+    row_squares: int = field(default=0, compare=False)
 
     @property
     def token_tiles(self) -> int:
         return self.rows * self.tokens // TILE
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "row_squares"}
 
 
 def read_pages(resolved: Resolved) -> int:
@@ -64,9 +71,21 @@ def _table_width(resolved: Resolved, tokens: int) -> int:
     return -(-pages // multiple) * multiple
 
 
-def largest_pass(lengths: tuple[int, ...], waves: tuple[int, ...], wave_tokens: int) -> int:
-    """Tokens of the largest pass: rows x length, at most `wave_tokens`."""
-    return max(wave * length for wave in waves for length in lengths if wave == 1 or wave * length <= wave_tokens)
+def largest_pass(
+    lengths: tuple[int, ...], waves: tuple[int, ...], wave_tokens: int, ragged_tokens: tuple[int, ...] = ()
+) -> int:
+    """Tokens of the largest pass: rows x length, at most `wave_tokens`, or a ragged wave."""
+    equal = [wave * length for wave in waves for length in lengths if wave == 1 or wave * length <= wave_tokens]
+    return max([*equal, *ragged_tokens])
+
+
+def ragged_size(resolved: Resolved, tokens: int) -> tuple[int, int]:
+    """Rows that a ragged wave of so many tokens takes, and tokens for each: the most that share its blocks equally and whose last
+    tokens one tile holds.
+    """
+    blocks, most = tokens // resolved.block_size, min(resolved.board.maximum_wave, TILE)
+    rows = max(count for count in range(1, most + 1) if blocks % count == 0)
+    return rows, tokens // rows
 
 
 def _shape(resolved: Resolved, variant: str, rows: int, tokens: int, pages_read: int) -> PassShape:
@@ -76,7 +95,8 @@ def _shape(resolved: Resolved, variant: str, rows: int, tokens: int, pages_read:
 
 
 def enumerate_shapes(resolved: Resolved) -> tuple[PassShape, ...]:
-    """All passes: for each length one row and every wave within the limit of tokens, from the start of a prompt or as chunks.
+    """All passes: for each length one row and every wave within the limit of tokens, from the start of a prompt or as chunks. Where
+    there are ragged waves, those take all rows from the start of prompts that do not run by themselves.
 
     A pass that no call can need is left out, so that what is emitted is what is warmed and what is served.
     """
@@ -88,17 +108,29 @@ def enumerate_shapes(resolved: Resolved) -> tuple[PassShape, ...]:
         for rows in resolved.waves
         if rows > 1 and rows * tokens <= resolved.wave_tokens
     ]
-    return tuple(
+    ragged = [ragged_size(resolved, tokens) for tokens in resolved.ragged_tokens if _needs_ragged(resolved, tokens)]
+    passes = [
         _shape(resolved, variant, rows, tokens, pages_read if chunked else 0)
         for variant, sizes, chunked in (
             ("single", single, False),
-            ("batched", waves, False),
+            ("batched", () if resolved.ragged_tokens else waves, False),
             ("chunked", single, True),
             ("chunked_batched", waves, True),
         )
         for rows, tokens in sizes
         if needed(resolved, rows, tokens, chunked)
-    )
+    ]
+    singles = len([shape for shape in passes if shape.variant == "single"])
+    passes[singles:singles] = [_shape(resolved, "ragged", *size, 0) for size in ragged]
+    return tuple(passes)
+
+
+def _needs_ragged(resolved: Resolved, tokens: int) -> bool:
+    """Whether rows that the key-value blocks hold are more together than the next smaller ragged wave holds."""
+    smaller = max([total for total in resolved.ragged_tokens if total < tokens], default=0)
+    blocks, rows = smaller // resolved.block_size + 1, ragged_size(resolved, tokens)[0]
+    most = rows * (resolved.lengths[-1] // resolved.block_size)
+    return max(2, blocks) <= min(resolved.key_value_blocks, most)
 
 
 def needed(resolved: Resolved, rows: int, tokens: int, chunked: bool) -> bool:

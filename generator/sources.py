@@ -103,6 +103,7 @@ def keys(target: str, model: Model, dtypes: type, rope: type, experts: type, gat
         "device_vocabulary": "model.vocabulary",
         "gated_delta_net": "model.gated_delta_net",
         "state_slots": f"{table}.state_slots",
+        "ragged_tokens": f"{table}.ragged_tokens",
         "context_blocks": f"{table}.context, {table}.block_size",
         "alignment": f"{table}.context" if model.attention_soft_cap else ", ".join(cut_by),
     }

@@ -138,6 +138,7 @@ def _table(model: Model, table: TargetTable) -> dict[str, Any]:
         "lengths": (block, 2 * block, chunk, *whole),
         "waves": tuple(wave for wave in table.waves if wave <= MOST_ROWS),
         "wave_tokens": MOST_ROWS * chunk,
+        "ragged_tokens": table.ragged_tokens and (2 * chunk, 4 * chunk, MOST_ROWS * chunk),
         "prefill_chunk": max((chunk, *whole)),
         "attention_chunk": 2 * block,
     }

@@ -13,7 +13,7 @@ from typing import Any
 
 from runtime.errors import DeviceMismatch, ModuleError
 from runtime.recurrent_tables import check_recurrence
-from runtime.tables import REPLICATE, Shape, rotary_switch, states, window_reach
+from runtime.tables import RAGGED, REPLICATE, Shape, pass_microseconds, rotary_switch, states, window_reach
 
 CONSTANTS = (
     "MODEL",
@@ -77,6 +77,7 @@ def check_module(module: ModuleType) -> None:
         _check_shape(module, shape)
     _check_chunks(module)
     _check_windows(module)
+    _check_ragged(module)
     check_recurrence(module)
 
 
@@ -118,6 +119,17 @@ def _check_shape(module: ModuleType, shape: Shape) -> None:
         raise ModuleError(
             f"{shape}: {shape.fill_pages} blocks of {module.BLOCK_SIZE} do not hold "
             f"{shape.rows} x {shape.tokens} tokens exactly"
+        )
+
+
+def _check_ragged(module: ModuleType) -> None:
+    """Rows are packed by what passes cost, so that each pass from the start of a prompt needs a price."""
+    prices = pass_microseconds(module)
+    if any(price < 1 for price in prices.values()):
+        raise ModuleError(f"{module.__name__}.TRACES has ragged waves and passes without microseconds: {prices}")
+    if prices and any(shape.variant == "batched" for shape in module.TRACES):
+        raise ModuleError(
+            f"{module.__name__}.TRACES has ragged waves and waves of equal rows; one kind serves all rows"
         )
 
 

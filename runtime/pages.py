@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from runtime.request import PrefillRequest
@@ -38,15 +40,15 @@ def write_entries(
 
 
 def fill_table(
-    requests: tuple[PrefillRequest, ...], rows: int, width: int, start: int, block_size: int, stop: int | None = None
+    requests: tuple[PrefillRequest, ...], bounds: Sequence[int], start: int, block_size: int, stop: int | None = None
 ) -> np.ndarray:
-    """Fill entries int32 [1, width]: the rows back to back, `width / rows` entries each, padding rows all -1. `stop`: where
-    the pass ends, by default not before its rows.
+    """Fill entries int32 [1, blocks of the pass]: the rows back to back, padding all -1. `bounds`: the tokens of the pass at
+    which each row begins, and the end, multiples of the block. `stop`: where the pass ends, by default not before its rows.
     """
-    table = np.full((1, width), NO_WRITE, dtype=np.int32)
-    share = width // rows
+    table = np.full((1, bounds[-1] // block_size), NO_WRITE, dtype=np.int32)
     for index, request in enumerate(requests):
-        write_entries(table[0, index * share : (index + 1) * share], request, start, block_size, stop)
+        first, last = bounds[index] // block_size, bounds[index + 1] // block_size
+        write_entries(table[0, first:last], request, start, block_size, stop)
     return table
 
 

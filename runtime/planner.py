@@ -2,7 +2,8 @@
 
 A row without a cached prefix that fits a length runs in the smallest such length, packed with the other rows of that
 length: as many of the largest wave as the rows fill, then the smallest wave that holds the rest (9 rows with waves up
-to 8 run as 8 + 1, 3 as a padded 4). Every other row runs in chunks: whole prefill chunks from where it begins and,
+to 8 run as 8 + 1, 3 as a padded 4). Where the module has ragged waves, rows of all lengths are packed into those instead
+(`runtime.packing`). Every other row runs in chunks: whole prefill chunks from where it begins and,
 last, the smallest length that holds what is left. Rows that begin at the same position and are cut alike share their
 chunks where the tables have shapes for it.
 
@@ -13,15 +14,18 @@ begin there, the row is cut in two segments, and a pass of the first may stop be
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import inf
 from types import ModuleType
 
 from runtime.errors import NoBatchedRecurrence, NoShape
+from runtime.packing import MICROSECONDS, Packer
 from runtime.recurrence import require_batched, route
 from runtime.request import PrefillChunk, PrefillRequest, PreparedPrefill
-from runtime.tables import Shape, recurrence, states
+from runtime.tables import RAGGED, Shape, pass_microseconds, recurrence, states
 
 Segment = tuple[int, int, int]  # of a row's passes: first position, whole chunks, length of the last pass
+ANY_LENGTH: tuple[bool, tuple[Segment, ...]] = (False, ())  # the group of all rows that may share a ragged wave
 
 
 def smallest_wave(rows: Iterable[int]) -> tuple[int, ...]:
@@ -41,9 +45,11 @@ def split(count: int, waves: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 class Planner:
-    """The lookups of one module, built once."""
+    """The lookups of one module, built once. most_delay: modelled seconds that the pass of a row may take longer than the one that
+    it would have by itself, where rows are packed into ragged waves.
+    """
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module: ModuleType, most_delay: float = inf) -> None:
         self._chunk: int = module.PREFILL_CHUNK
         self._alignment: int = module.ALIGNMENT
         self._recurrent = bool(states(module))
@@ -54,7 +60,10 @@ class Planner:
         for shape in module.TRACES:
             is_chunked = shape.read_pages > 0
             self._shapes[is_chunked, shape.rows, shape.tokens] = shape
-            (chunked if is_chunked else packed).setdefault(shape.tokens, set()).add(shape.rows)
+            if shape.variant != RAGGED:
+                (chunked if is_chunked else packed).setdefault(shape.tokens, set()).add(shape.rows)
+        prices = pass_microseconds(module)
+        self._packer = Packer(prices, module.BLOCK_SIZE, MICROSECONDS * most_delay) if prices else None
         whole = chunked.get(self._chunk, set())
         self._lengths = sorted(packed)
         self._chunk_lengths = sorted(chunked)
@@ -72,9 +81,14 @@ class Planner:
         for request in requests:
             cut = self.cut(request.begin, request.length, request.final, request.keep_at) if self._recurrent else 0
             group = self._group(request.row, request.cached, request.begin, request.length, cut)
+            if self._packer and not alone and not group[0]:
+                group = ANY_LENGTH
             groups.setdefault((*group, request.final, cut if request.keep_at else 0), []).append(request)
         prepared: list[PreparedPrefill] = []
         for (is_chunked, segments, final, keep_at), rows in groups.items():
+            if (is_chunked, segments) == ANY_LENGTH:
+                prepared += self._packed(rows, sampling, final)
+                continue
             waves = self._waves_of(is_chunked, segments)
             if alone or not self._is_batched(len(rows), waves):
                 waves = waves[:2]
@@ -87,6 +101,13 @@ class Planner:
                 routes = self._routes(wave, chunks) if self._forms else ()
                 prepared.append(PreparedPrefill(wave, chunks, sampling, final, keep_at=keep_at, routes=routes))
         return tuple(prepared)
+
+    def _packed(self, rows: list[PrefillRequest], sampling: str, final: bool) -> Iterator[PreparedPrefill]:
+        """Ragged waves of rows that begin at position 0, and those that run by themselves."""
+        for size, members in self._packer.pack([request.length for request in rows]):
+            wave = tuple([rows[member] for member in members])
+            chunk = PrefillChunk(self._shapes[False, *size], 0, max([request.length for request in wave]))
+            yield PreparedPrefill(wave, (chunk,), sampling, final)
 
     def shapes(self, cached: int, begin: int, length: int, cut: int = 0) -> frozenset[Shape]:
         """What a row runs when it runs by itself. Raises NoShape, for row 0."""

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from math import inf
 from time import perf_counter_ns
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -47,7 +48,8 @@ class Prefill:
 
     module: an emitted module. device: an open device of its board. weights, stores: what `runtime.weights.load_weights`
     and `runtime.stores.allocate` return, of equally many layers. trace_region_size: bytes that traces may take, by
-    default what the device was opened with. Raises ModuleError or DeviceMismatch.
+    default what the device was opened with. most_delay: modelled seconds that the pass of a row may take longer than the one
+    that it has by itself, where the module packs rows of any lengths into waves. Raises ModuleError or DeviceMismatch.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Prefill:
         weights: SimpleNamespace,
         stores: SimpleNamespace,
         trace_region_size: int | None = None,
+        most_delay: float = inf,
     ) -> None:
         self._bindings = bind(module, device, weights, stores)
         self._region = trace_region_size
@@ -64,7 +67,7 @@ class Prefill:
         self._states = self._bindings.states
         positions = self._states.positions if self._states else None
         self._admission = Admission(module, self._cursors, self._bindings.blocks, positions)
-        self._planner = Planner(module)
+        self._planner = Planner(module, most_delay)
         self._eager = Eager(self._bindings)
         self._traced = Traced(self._bindings)
         self._slots = StateSlots(state_slots(module), partial(_reset, self._cursors, self._states))

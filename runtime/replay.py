@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from types import ModuleType
 
 import numpy as np
@@ -28,9 +29,10 @@ class Planned:
 class Replay:
     """Plans the calls of a log one after another; each row has blocks of its own, as many as it needs."""
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module: ModuleType, most_delay: float = inf) -> None:
+        """most_delay: as of `Prefill`."""
         self._module = module
-        self._planner = Planner(module)
+        self._planner = Planner(module, most_delay)
 
     def plan(self, lengths: Sequence[int], cached: Sequence[int]) -> Planned:
         """Plans of rows of so many tokens, so many of which are cached; a refused row is left out and the others are planned.

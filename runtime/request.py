@@ -91,7 +91,7 @@ class PrefillRequest:
 
 @dataclass(frozen=True)
 class PrefillChunk:
-    """One pass over positions `start` .. `start` + `shape.tokens` - 1 of every row, of which those below `stop` are
+    """One pass over positions `start` .. `start` + `shape.longest_row` - 1 of every row, of which those below `stop` are
     real in the longest row. A pass that is not the last may stop before it is full, where a state is to be kept."""
 
     shape: Shape
@@ -99,8 +99,10 @@ class PrefillChunk:
     stop: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.start < self.stop <= self.start + self.shape.tokens:
-            raise ValueError(f"positions {self.start} to {self.stop} do not fit a pass of {self.shape.tokens} tokens")
+        if not 0 <= self.start < self.stop <= self.start + self.shape.longest_row:
+            raise ValueError(
+                f"positions {self.start} to {self.stop} do not fit a pass of {self.shape.longest_row} tokens"
+            )
 
     def real_tokens(self, request: PrefillRequest) -> int:
         """Tokens of a row that this pass computes and counts."""

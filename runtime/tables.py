@@ -14,6 +14,7 @@ TILE = 32  # rows and columns of a tile
 RECURRENT, FULL, SLIDING = "gated_delta_net", "full", "sliding"  # kinds of layers
 ALONE, WAVE, ROWS, MATMULS = "alone", "wave", "rows", "matmuls"  # forms of a pass's recurrence
 FORMS = (ALONE, WAVE, ROWS, MATMULS)
+RAGGED = "ragged"  # the variant whose rows are of any lengths
 
 
 @dataclass(frozen=True)
@@ -161,22 +162,28 @@ class Geometry:
 class Shape:
     """Everything static about one pass: the identity of a trace.
 
-    `rows` x `tokens` is the padded size. `fill_pages` is the width of the page table that the cache write uses (all rows, back
+    `rows` x `tokens` is the padded size; rows of a "ragged" pass, at most so many, share it as they need. `fill_pages` is the width of the page table that the cache write uses (all rows, back
     to back), `read_pages` the width of the one that chunked attention reads (0 where attention reads no cache).
     """
 
-    variant: str  # "single", "batched", "chunked" or "chunked_batched"
+    variant: str  # "single", "batched", "ragged", "chunked" or "chunked_batched"
     rows: int
     tokens: int
     fill_pages: int
     read_pages: int
     row_selection: str  # "last": one hidden row for each prompt reaches the head
     digest: str  # of the resolved geometry and this shape
+    microseconds: int = 0  # modelled, without attention: what rows of any lengths are packed by
 
     @property
     def token_tiles(self) -> int:
         """Rows of tiles that the tokens of the pass take, packed back to back."""
         return self.rows * self.tokens // TILE
+
+    @property
+    def longest_row(self) -> int:
+        """Tokens of the longest row that the pass takes."""
+        return self.rows * self.tokens if self.variant == RAGGED else self.tokens
 
 
 @dataclass(frozen=True)
@@ -318,6 +325,17 @@ def recurrence(module: Any) -> dict[int, str]:
 def of_kind(module: Any, layers: int, kind: str) -> int:
     """How many of a module's first `layers` layers are of a kind."""
     return layer_kinds(module)[:layers].count(kind)
+
+
+def pass_microseconds(module: Any) -> dict[tuple[int, int], float]:
+    """Rows and tokens a row of each pass from the start of a prompt -> what rows are packed by; {} for a module without ragged
+    waves.
+    """
+    if not any(shape.variant == RAGGED for shape in module.TRACES):
+        return {}
+    return {
+        (shape.rows, shape.tokens): shape.microseconds for shape in module.TRACES if shape.variant in ("single", RAGGED)
+    }
 
 
 def wave_rows(module: Any) -> int:

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from runtime.errors import ModuleError
-from runtime.pages import fill_table, read_table
+from runtime.pages import block_count, fill_table, read_table
 from runtime.request import LOGITS, PrefillChunk, PrefillRequest, PreparedPrefill
-from runtime.tables import TILE, Input, Shape, rotary_switch, window_reach
+from runtime.tables import RAGGED, TILE, Input, Shape, rotary_switch, window_reach
 
 
 class HostValues:
@@ -66,12 +66,12 @@ class HostValues:
 
     def tokens(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
         """Token ids [1, rows x tokens], rows back to back, 0 in the padding."""
-        width = chunk.shape.tokens
-        packed = np.zeros((1, chunk.shape.rows * width), dtype=np.int32)
-        for index, request in enumerate(prepared.requests):
+        longest = min(chunk.shape.longest_row, chunk.stop - chunk.start)
+        packed = np.zeros((1, chunk.shape.rows * chunk.shape.tokens), dtype=np.int32)
+        for request, at in zip(prepared.requests, self.row_bounds(prepared, chunk)):
             first = chunk.start - request.begin
-            real = request.tokens[first : first + min(width, chunk.stop - chunk.start)]
-            packed[0, index * width : index * width + len(real)] = real
+            real = request.tokens[first : first + longest]
+            packed[0, at : at + len(real)] = real
         return packed
 
     def positions(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
@@ -79,19 +79,20 @@ class HostValues:
 
         Only padding can lie past the last position that has a rotary row: clamped.
         """
-        row = np.arange(chunk.start, chunk.start + chunk.shape.tokens, dtype=np.int32)
-        np.minimum(row, self._context - 1, out=row)
-        packed = np.tile(row, (chunk.shape.rows, 1))
+        bounds = self.row_bounds(prepared, chunk)
+        packed = np.arange(chunk.start, chunk.start + bounds[-1], dtype=np.int32)
+        packed -= np.repeat(bounds[:-1], np.diff(bounds))
+        np.minimum(packed, self._context - 1, out=packed)
         if self._rotary_switch is not None:
-            for index, request in enumerate(prepared.requests):
+            for request, first, last in zip(prepared.requests, bounds, bounds[1:]):
                 if request.length > self._rotary_switch:
-                    packed[index] += self._context
+                    packed[first:last] += self._context
         return packed.reshape(1, -1)
 
     def fill_table(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
         """Where the cache write puts each block [1, fill_pages]."""
-        shape = chunk.shape
-        return fill_table(prepared.requests, shape.rows, shape.fill_pages, chunk.start, self._block_size, chunk.stop)
+        bounds = self.row_bounds(prepared, chunk)
+        return fill_table(prepared.requests, bounds, chunk.start, self._block_size, chunk.stop)
 
     def read_table(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
         """Which blocks attention reads [rows, read_pages]."""
@@ -118,8 +119,17 @@ class HostValues:
         return max(0, chunk.start - self._window_reach)
 
     def row_bounds(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
-        """Where each padded row begins in the packed sequence, and the end [rows + 1]."""
-        return np.arange(chunk.shape.rows + 1, dtype=np.int32) * chunk.shape.tokens
+        """Where each padded row begins in the packed sequence, and the end [rows + 1]. Rows of a ragged pass take whole blocks;
+        what none of them fills is a row by itself, or the end of the last where there are as many as can be.
+        """
+        shape = chunk.shape
+        bounds = np.arange(shape.rows + 1, dtype=np.int32) * shape.tokens
+        if shape.variant == RAGGED:
+            blocks = [block_count(request.length, self._block_size) for request in prepared.requests]
+            bounds[1:] = shape.rows * shape.tokens
+            bounds[1 : len(blocks) + 1] = np.cumsum(blocks) * self._block_size
+            bounds[-1] = shape.rows * shape.tokens
+        return bounds
 
     def last_rows(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> np.ndarray:
         """Where each prompt's last token lies in the packed sequence [1, row slots], 0 for padding.
@@ -127,11 +137,10 @@ class HostValues:
         A prompt that ends in a later chunk has no such row here; its entry is 0 and nothing reads it.
         """
         picked = np.zeros((1, self._row_slots), dtype=np.int32)
-        width = chunk.shape.tokens
-        for index, request in enumerate(prepared.requests):
+        for index, (request, first) in enumerate(zip(prepared.requests, self.row_bounds(prepared, chunk))):
             relative = request.length - 1 - chunk.start
-            if relative < width:
-                picked[0, index] = index * width + relative
+            if relative < chunk.shape.longest_row:
+                picked[0, index] = first + relative
         return picked
 
     def _real(self, prepared: PreparedPrefill, chunk: PrefillChunk) -> list[int]:

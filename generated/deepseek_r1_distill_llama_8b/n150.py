@@ -2,25 +2,25 @@
 
 Rebuild:   codegen build deepseek-r1-distill-llama-8b --target n150
 Manifest:  models/deepseek-r1-distill-llama-8b.toml
-Geometry:  3f8d03290a57f7f1
+Geometry:  977cb299d3103b04
 
     32 layers of 4096 hidden and 14336 intermediate, 32 query and 8 key-value heads of 128, 128256 vocabulary
     32768 tokens of context, 1024 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128
-    batched          2 4 8 16        256
-    batched          2 4 8           512
-    batched          2 4             1024
-    batched          2               2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128
+    single           1               64 256 512 768 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 1536 together
+    ragged           up to 32        1024 2048 4096 together
+    ragged           up to 22        2816 together
+    chunked          1               64 256 512 768 1280 2048
+    chunked_batched  2 4 8 16 32     64
     chunked_batched  2 4 8 16        256
     chunked_batched  2 4 8           512
-    chunked_batched  2 4             1024
-    chunked_batched  2               2048
+    chunked_batched  2 4             768
+    chunked_batched  2               1280 2048
 """
 
 from runtime.backend import ttnn
@@ -119,50 +119,49 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
+LENGTHS = (64, 256, 512, 768, 1280, 2048)  # target.n150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1024, 1536, 2048, 2816, 4096)  # target.n150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "cfb6c63299d5ae7c"),
-    Shape("single", 1, 256, 8, 0, "last", "8759a77ffe2df6ca"),
-    Shape("single", 1, 512, 16, 0, "last", "2e1eb4d40dd04a06"),
-    Shape("single", 1, 1024, 32, 0, "last", "7b0fbc6a8a8e22a3"),
-    Shape("single", 1, 2048, 64, 0, "last", "e9e5b7e05a32b554"),
-    Shape("batched", 2, 128, 8, 0, "last", "ea0e464358fcd6bb"),
-    Shape("batched", 4, 128, 16, 0, "last", "5095677bdbc7a451"),
-    Shape("batched", 8, 128, 32, 0, "last", "11bdd38bd754d02c"),
-    Shape("batched", 16, 128, 64, 0, "last", "7fb0717d7ac1354f"),
-    Shape("batched", 32, 128, 128, 0, "last", "972257630da7493e"),
-    Shape("batched", 2, 256, 16, 0, "last", "6b0f427047386320"),
-    Shape("batched", 4, 256, 32, 0, "last", "5dd7889f91430fcd"),
-    Shape("batched", 8, 256, 64, 0, "last", "aafa8cb9d804ed07"),
-    Shape("batched", 16, 256, 128, 0, "last", "650742a444715bd0"),
-    Shape("batched", 2, 512, 32, 0, "last", "33ee6173477a549b"),
-    Shape("batched", 4, 512, 64, 0, "last", "353935c3a629013a"),
-    Shape("batched", 8, 512, 128, 0, "last", "919777544076458e"),
-    Shape("batched", 2, 1024, 64, 0, "last", "fe6f9350790fdd07"),
-    Shape("batched", 4, 1024, 128, 0, "last", "4da06f21d03be9fb"),
-    Shape("batched", 2, 2048, 128, 0, "last", "b24eb77b31f988ac"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "91eeeac40714e697"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "7e65c03c851ce969"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "fce0c50a73d82cb1"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "bd146d88810dc991"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "91022103e7675356"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "e3a199519e38d383"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "519b81c0ad2c3bd9"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "09b277e4df147680"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "ad29b8c11d4ca686"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "3db239f52762d2aa"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "04c7243190b89216"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "d991d4290bbbc2c5"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "ba0ece52a59c6e6d"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "ebd1d99db905a129"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "40aca4fd77668fb8"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "10bb1eeef376c1b6"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "f06c679f6a6b0eb0"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "3f578981c32ad98f"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "699a49af3fd4a9d0"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "b0ee576b8698868b"),
+    Shape("single", 1, 64, 2, 0, "last", "4387c23cb8088eed", 34402),
+    Shape("single", 1, 256, 8, 0, "last", "79dfcc4591e1e3cc", 40578),
+    Shape("single", 1, 512, 16, 0, "last", "1298fba50c144fb2", 67412),
+    Shape("single", 1, 768, 24, 0, "last", "4038668957e814a6", 96618),
+    Shape("single", 1, 1280, 40, 0, "last", "fe3df179bc5ab4aa", 157311),
+    Shape("single", 1, 2048, 64, 0, "last", "e4e35e0965c93a7c", 249520),
+    Shape("ragged", 8, 32, 8, 0, "last", "94651bd4c7661acd", 40578),
+    Shape("ragged", 16, 32, 16, 0, "last", "08934ab82e6854e6", 67412),
+    Shape("ragged", 24, 32, 24, 0, "last", "4ee8428900f4082b", 96618),
+    Shape("ragged", 32, 32, 32, 0, "last", "f79189ce1fb22179", 127477),
+    Shape("ragged", 24, 64, 48, 0, "last", "b7f919b886e4964a", 186634),
+    Shape("ragged", 32, 64, 64, 0, "last", "9f7c9e534b7bbcab", 249520),
+    Shape("ragged", 22, 128, 88, 0, "last", "dd127bc9e3f62ee5", 344774),
+    Shape("ragged", 32, 128, 128, 0, "last", "f1bd327958403385", 494230),
+    Shape("chunked", 1, 64, 2, 1048, "last", "7fa1317a91420680"),
+    Shape("chunked", 1, 256, 8, 1048, "last", "6a8293a9464701f6"),
+    Shape("chunked", 1, 512, 16, 1048, "last", "9cbc35b1a029eba9"),
+    Shape("chunked", 1, 768, 24, 1048, "last", "839a01b5d3d0f791"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "9bf80901f4236dc7"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "7964895a1d2e8058"),
+    Shape("chunked_batched", 2, 64, 4, 1048, "last", "8d8947490f9ba991"),
+    Shape("chunked_batched", 4, 64, 8, 1048, "last", "280961c7644d21e4"),
+    Shape("chunked_batched", 8, 64, 16, 1048, "last", "fad359c75264393c"),
+    Shape("chunked_batched", 16, 64, 32, 1048, "last", "233f5eafeadcf04f"),
+    Shape("chunked_batched", 32, 64, 64, 1048, "last", "b867707b319b1e47"),
+    Shape("chunked_batched", 2, 256, 16, 1048, "last", "e1e314147e3ea24c"),
+    Shape("chunked_batched", 4, 256, 32, 1048, "last", "d2ecf3cc235ce359"),
+    Shape("chunked_batched", 8, 256, 64, 1048, "last", "b8190840d54f0a02"),
+    Shape("chunked_batched", 16, 256, 128, 1048, "last", "557e76836f4e022e"),
+    Shape("chunked_batched", 2, 512, 32, 1048, "last", "b081ca5ef9f4f488"),
+    Shape("chunked_batched", 4, 512, 64, 1048, "last", "8e6ac1615b319630"),
+    Shape("chunked_batched", 8, 512, 128, 1048, "last", "8dbfb3c6d7450256"),
+    Shape("chunked_batched", 2, 768, 48, 1048, "last", "b7860e142bf2d370"),
+    Shape("chunked_batched", 4, 768, 96, 1048, "last", "1bef06dd18cbeae7"),
+    Shape("chunked_batched", 2, 1280, 80, 1048, "last", "1891e57a89df7955"),
+    Shape("chunked_batched", 2, 2048, 128, 1048, "last", "a0499e0978e45a09"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -226,65 +225,88 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
+    ("query_key_value", 2): multicast_1d(8, 8, 8, 1, 3, 2, 3, 2, 3),
     ("query_key_value", 4): multicast_1d(8, 8, 8, 1, 3, 4, 3, 4, 3),
     ("query_key_value", 8): multicast_1d(8, 8, 8, 1, 3, 8, 3, 8, 3),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 24, 2, 24),
+    ("query_key_value", 24): multicast_2d(8, 8, 8, 1, 4, 3, 24, 3, 24),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 4, 4, 24, 4, 24),
+    ("query_key_value", 40): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 24),
+    ("query_key_value", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 24),
     ("query_key_value", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 24),
-    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 16, 8, 16, 24),
+    ("query_key_value", 80): multicast_2d(8, 8, 8, 1, 4, 10, 8, 10, 24),
+    ("query_key_value", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 24),
+    ("query_key_value", 96): multicast_2d(8, 8, 8, 1, 4, 12, 8, 12, 24),
+    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 8, 12, 16, 24),
+    ("attention_output", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
     ("attention_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("attention_output", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("attention_output", 40): multicast_2d(8, 8, 8, 1, 4, 5, 16, 5, 16),
+    ("attention_output", 48): multicast_2d(8, 8, 8, 1, 4, 6, 16, 6, 16),
     ("attention_output", 64): multicast_2d(8, 8, 8, 1, 4, 8, 8, 8, 16),
-    ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 8, 16, 16),
+    ("attention_output", 80): multicast_2d(8, 8, 8, 1, 4, 5, 16, 10, 16),
+    ("attention_output", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 16),
+    ("attention_output", 96): multicast_2d(8, 8, 8, 1, 4, 4, 16, 12, 16),
+    ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 16, 16, 16),
+    ("gate_up", 2): minimal(8, 8, 1, 8, 56, 1, 4),
     ("gate_up", 4): minimal(8, 8, 1, 8, 56, 1, 4),
     ("gate_up", 8): minimal(8, 8, 1, 8, 56, 1, 4),
     ("gate_up", 16): minimal(8, 8, 2, 8, 28, 1, 4),
+    ("gate_up", 24): minimal(8, 8, 3, 8, 28, 1, 4),
     ("gate_up", 32): minimal(8, 8, 4, 8, 16, 1, 4),
+    ("gate_up", 40): minimal(8, 8, 5, 8, 16, 1, 4),
+    ("gate_up", 48): minimal(8, 8, 6, 8, 16, 1, 4),
     ("gate_up", 64): minimal(8, 8, 8, 8, 16, 1, 4),
+    ("gate_up", 80): minimal(8, 8, 5, 8, 16, 1, 4),
+    ("gate_up", 88): minimal(8, 8, 11, 8, 8, 1, 4),
+    ("gate_up", 96): minimal(8, 8, 4, 8, 28, 1, 4),
     ("gate_up", 128): minimal(8, 8, 8, 8, 16, 1, 4),
+    ("down", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
     ("down", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("down", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("down", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("down", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("down", 40): multicast_2d(8, 8, 8, 1, 4, 5, 16, 5, 16),
+    ("down", 48): multicast_2d(8, 8, 8, 1, 4, 6, 16, 6, 16),
     ("down", 64): multicast_2d(8, 8, 8, 1, 4, 8, 16, 8, 16),
+    ("down", 80): multicast_2d(8, 8, 8, 1, 4, 5, 16, 10, 16),
+    ("down", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 16),
+    ("down", 96): multicast_2d(8, 8, 8, 1, 4, 6, 16, 12, 16),
     ("down", 128): multicast_2d(8, 8, 8, 1, 4, 8, 16, 16, 16),
     ("head", 1): multicast_1d(8, 8, 4, 1, 3, 1, 63, 1, 63),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
+    ("single", 1, 64): attention_chunks(32, 64),
     ("single", 1, 256): attention_chunks(128, 256),
     ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(256, 256),
+    ("single", 1, 768): attention_chunks(128, 256),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(256, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(256, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(128, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 32, 32): attention_chunks(128, 128),
+    ("ragged", 24, 64): attention_chunks(128, 128),
+    ("ragged", 32, 64): attention_chunks(128, 128),
+    ("ragged", 22, 128): attention_chunks(128, 128),
+    ("ragged", 32, 128): attention_chunks(128, 128),
+    ("chunked", 1, 64): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(128, 128),
     ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 768): attention_chunks(128, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(128, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
+    ("chunked_batched", 2, 64): attention_chunks(64, 128),
+    ("chunked_batched", 4, 64): attention_chunks(64, 128),
+    ("chunked_batched", 8, 64): attention_chunks(64, 128),
+    ("chunked_batched", 16, 64): attention_chunks(64, 128),
+    ("chunked_batched", 32, 64): attention_chunks(64, 128),
     ("chunked_batched", 2, 256): attention_chunks(128, 128),
     ("chunked_batched", 4, 256): attention_chunks(128, 128),
     ("chunked_batched", 8, 256): attention_chunks(128, 128),
@@ -292,19 +314,27 @@ ATTENTION = {
     ("chunked_batched", 2, 512): attention_chunks(128, 128),
     ("chunked_batched", 4, 512): attention_chunks(128, 128),
     ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 768): attention_chunks(128, 128),
+    ("chunked_batched", 4, 768): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
+    2: Places(L1, L1, L1, L1),
     4: Places(L1, L1, L1, DRAM),
     8: Places(L1, L1, L1, DRAM),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, DRAM),
     32: Places(L1, L1, L1, L1),
-    64: Places(DRAM, DRAM, L1, DRAM),
-    128: Places(DRAM, DRAM, L1, DRAM),
+    40: Places(L1, L1, L1, DRAM),
+    48: Places(L1, L1, L1, DRAM),
+    64: Places(DRAM, L1, L1, DRAM),
+    80: Places(DRAM, L1, L1, DRAM),
+    88: Places(DRAM, L1, DRAM, DRAM),
+    96: Places(DRAM, L1, L1, DRAM),
+    128: Places(DRAM, L1, DRAM, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -401,9 +431,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -417,7 +447,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -465,7 +495,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -476,7 +506,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -523,7 +553,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

@@ -2,23 +2,26 @@
 
 Rebuild:   codegen build deepseek-r1-distill-llama-8b --target p150
 Manifest:  models/deepseek-r1-distill-llama-8b.toml
-Geometry:  df2f46073947ee55
+Geometry:  eb80fed7ec6f5499
 
     32 layers of 4096 hidden and 14336 intermediate, 32 query and 8 key-value heads of 128, 128256 vocabulary
     131072 tokens of context, 4096 key-value blocks of 32 tokens
     bfloat16 weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               320 640 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 2560 together
+    ragged           up to 28        1792 together
+    ragged           up to 30        3840 together
+    ragged           up to 22        5632 together
+    ragged           up to 32        8192 together
+    chunked          1               320 640 1280 2048
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1280 2048
 """
 
 from runtime.backend import ttnn
@@ -116,59 +119,42 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+WAVES = (1, 2, 4, 8, 16)  # target.p150.waves
+LENGTHS = (320, 640, 1280, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 1792, 2560, 3840, 5632, 8192)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "49ce9072e3879113"),
-    Shape("single", 1, 256, 8, 0, "last", "13a3cf7f67b7224b"),
-    Shape("single", 1, 512, 16, 0, "last", "88751ab59e46e96e"),
-    Shape("single", 1, 1024, 32, 0, "last", "3c6df3498b4d9543"),
-    Shape("single", 1, 2048, 64, 0, "last", "28a15b55ef41fc2f"),
-    Shape("batched", 2, 128, 8, 0, "last", "9c002bb53d35444d"),
-    Shape("batched", 4, 128, 16, 0, "last", "c91f11d7266c6b0e"),
-    Shape("batched", 8, 128, 32, 0, "last", "a53f01936cb741c4"),
-    Shape("batched", 16, 128, 64, 0, "last", "ef28bf94f9a0986b"),
-    Shape("batched", 32, 128, 128, 0, "last", "db5536edbaa0d33d"),
-    Shape("batched", 2, 256, 16, 0, "last", "32ec1c69c3ef6e48"),
-    Shape("batched", 4, 256, 32, 0, "last", "5c6fe56021dfa26e"),
-    Shape("batched", 8, 256, 64, 0, "last", "b1d5a81d0ba3cb1f"),
-    Shape("batched", 16, 256, 128, 0, "last", "875047054c8424e0"),
-    Shape("batched", 32, 256, 256, 0, "last", "03f7417ddd68156f"),
-    Shape("batched", 2, 512, 32, 0, "last", "b1928209e727e570"),
-    Shape("batched", 4, 512, 64, 0, "last", "ba306134805643ff"),
-    Shape("batched", 8, 512, 128, 0, "last", "46981a836d7d8807"),
-    Shape("batched", 16, 512, 256, 0, "last", "b0e1c52cf7c33bdf"),
-    Shape("batched", 2, 1024, 64, 0, "last", "866de238f2e1759d"),
-    Shape("batched", 4, 1024, 128, 0, "last", "cc8074e96992e7ff"),
-    Shape("batched", 8, 1024, 256, 0, "last", "06150728fa9a30a2"),
-    Shape("batched", 2, 2048, 128, 0, "last", "3df9cc26a38f60f0"),
-    Shape("batched", 4, 2048, 256, 0, "last", "7432187ac42ddbc1"),
-    Shape("chunked", 1, 128, 4, 4128, "last", "76e1d91230185e0f"),
-    Shape("chunked", 1, 256, 8, 4128, "last", "8235d2450e5adeee"),
-    Shape("chunked", 1, 512, 16, 4128, "last", "7259f2b6f584c0cc"),
-    Shape("chunked", 1, 1024, 32, 4128, "last", "38820b68cc19c3c1"),
-    Shape("chunked", 1, 2048, 64, 4128, "last", "309ba9463e80a32a"),
-    Shape("chunked_batched", 2, 128, 8, 4128, "last", "c0e8c59aa51832eb"),
-    Shape("chunked_batched", 4, 128, 16, 4128, "last", "623b47877eff293b"),
-    Shape("chunked_batched", 8, 128, 32, 4128, "last", "5b78b03cfbc28f40"),
-    Shape("chunked_batched", 16, 128, 64, 4128, "last", "30dc2d0d166217de"),
-    Shape("chunked_batched", 32, 128, 128, 4128, "last", "dab7cb2fc8a79baa"),
-    Shape("chunked_batched", 2, 256, 16, 4128, "last", "cd1f41518847ca4c"),
-    Shape("chunked_batched", 4, 256, 32, 4128, "last", "2d287e0f89ca4dcf"),
-    Shape("chunked_batched", 8, 256, 64, 4128, "last", "fff851019d5bf2d4"),
-    Shape("chunked_batched", 16, 256, 128, 4128, "last", "b8b5dbdb2d17cbb6"),
-    Shape("chunked_batched", 32, 256, 256, 4128, "last", "e3dc53a58b53b449"),
-    Shape("chunked_batched", 2, 512, 32, 4128, "last", "0f01abb0c1a9cf3a"),
-    Shape("chunked_batched", 4, 512, 64, 4128, "last", "748787d2fa34488e"),
-    Shape("chunked_batched", 8, 512, 128, 4128, "last", "07a57eb8633ee51d"),
-    Shape("chunked_batched", 16, 512, 256, 4128, "last", "9340feac4a63930b"),
-    Shape("chunked_batched", 2, 1024, 64, 4128, "last", "8fea3c5ae8fca3fa"),
-    Shape("chunked_batched", 4, 1024, 128, 4128, "last", "fd7989cc7e23b858"),
-    Shape("chunked_batched", 8, 1024, 256, 4128, "last", "15270afe0a26739c"),
-    Shape("chunked_batched", 2, 2048, 128, 4128, "last", "c2ec4e801f2ced62"),
-    Shape("chunked_batched", 4, 2048, 256, 4128, "last", "0a26d59be2c08e87"),
+    Shape("single", 1, 320, 10, 0, "last", "d0d14091dbe617ca", 38089),
+    Shape("single", 1, 640, 20, 0, "last", "cf533b17bcea96cc", 67689),
+    Shape("single", 1, 1280, 40, 0, "last", "90a6b5f2139a6546", 131231),
+    Shape("single", 1, 2048, 64, 0, "last", "74f8fbb592cfacdc", 225814),
+    Shape("ragged", 8, 32, 8, 0, "last", "435be68a3346180d", 37292),
+    Shape("ragged", 16, 32, 16, 0, "last", "7eebb2ce287a57fc", 67518),
+    Shape("ragged", 24, 32, 24, 0, "last", "720d308ae5418847", 99678),
+    Shape("ragged", 20, 64, 40, 0, "last", "370d2ef0ad16d7e3", 131231),
+    Shape("ragged", 28, 64, 56, 0, "last", "d56d11da1d8d8f28", 193465),
+    Shape("ragged", 20, 128, 80, 0, "last", "94aafdf17647c12c", 257484),
+    Shape("ragged", 30, 128, 120, 0, "last", "0ec4bc4f5ac83e8e", 382636),
+    Shape("ragged", 22, 256, 176, 0, "last", "27dff9ba0e506883", 569349),
+    Shape("ragged", 32, 256, 256, 0, "last", "271e536edbb63048", 831683),
+    Shape("chunked", 1, 320, 10, 4120, "last", "bb9cc8c9f77f880d"),
+    Shape("chunked", 1, 640, 20, 4120, "last", "448268795db53976"),
+    Shape("chunked", 1, 1280, 40, 4120, "last", "26d161991e54a267"),
+    Shape("chunked", 1, 2048, 64, 4120, "last", "2b55866ce52f97ce"),
+    Shape("chunked_batched", 2, 320, 20, 4120, "last", "42f74dc8df55c38b"),
+    Shape("chunked_batched", 4, 320, 40, 4120, "last", "9db92bd24fab4f30"),
+    Shape("chunked_batched", 8, 320, 80, 4120, "last", "8710f0ca5f5d33d1"),
+    Shape("chunked_batched", 16, 320, 160, 4120, "last", "1ab7feb8af56eef9"),
+    Shape("chunked_batched", 2, 640, 40, 4120, "last", "0fadbb6537c0bff8"),
+    Shape("chunked_batched", 4, 640, 80, 4120, "last", "e2edcba7b5e48142"),
+    Shape("chunked_batched", 8, 640, 160, 4120, "last", "4790356f55624903"),
+    Shape("chunked_batched", 2, 1280, 80, 4120, "last", "4a7feba8c5a0d22d"),
+    Shape("chunked_batched", 4, 1280, 160, 4120, "last", "517ce3c195a712db"),
+    Shape("chunked_batched", 2, 2048, 128, 4120, "last", "7a9cb541f2159dd6"),
+    Shape("chunked_batched", 4, 2048, 256, 4120, "last", "23495aa1ccaa53ef"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -232,98 +218,113 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 18, 1, 18),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 3, 2, 18, 2, 18),
+    ("query_key_value", 24): multicast_2d(11, 8, 8, 1, 3, 3, 18, 3, 18),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 56): multicast_2d(11, 10, 8, 1, 3, 6, 9, 6, 18),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 3, 7, 9, 7, 18),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 2, 2, 8, 2, 8, 18),
+    ("query_key_value", 120): multicast_2d(11, 10, 8, 2, 2, 12, 2, 12, 18),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 20),
-    ("query_key_value", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 18),
-    ("attention_output", 4): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("query_key_value", 160): multicast_2d(11, 10, 8, 2, 2, 16, 2, 16, 18),
+    ("query_key_value", 176): multicast_2d(11, 10, 8, 2, 2, 18, 2, 18, 18),
+    ("query_key_value", 256): multicast_2d(11, 10, 4, 2, 2, 26, 2, 26, 18),
     ("attention_output", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("attention_output", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("attention_output", 16): minimal(11, 10, 2, 8, 12, 1, 4),
-    ("attention_output", 32): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("attention_output", 20): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("attention_output", 24): minimal(11, 10, 3, 8, 12, 1, 4),
+    ("attention_output", 40): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("attention_output", 56): minimal(11, 10, 6, 8, 12, 1, 4),
     ("attention_output", 64): minimal(11, 10, 7, 8, 4, 1, 4),
+    ("attention_output", 80): minimal(11, 10, 8, 8, 6, 2, 2),
+    ("attention_output", 120): minimal(11, 10, 12, 8, 4, 1, 4),
     ("attention_output", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("attention_output", 160): minimal(11, 10, 4, 4, 13, 4, 1),
+    ("attention_output", 176): minimal(11, 10, 4, 8, 13, 4, 1),
     ("attention_output", 256): minimal(11, 10, 4, 8, 13, 4, 1),
-    ("gate_up", 4): minimal(11, 10, 1, 2, 84, 1, 4),
     ("gate_up", 8): minimal(11, 10, 1, 2, 84, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 2, 84, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 8, 28, 1, 4),
-    ("gate_up", 32): minimal(11, 10, 4, 8, 14, 2, 2),
+    ("gate_up", 20): minimal(11, 10, 2, 8, 28, 1, 4),
+    ("gate_up", 24): minimal(11, 10, 3, 4, 28, 1, 4),
+    ("gate_up", 40): minimal(11, 10, 4, 8, 14, 2, 2),
+    ("gate_up", 56): minimal(11, 10, 6, 8, 14, 2, 2),
     ("gate_up", 64): minimal(11, 10, 7, 8, 12, 1, 4),
+    ("gate_up", 80): minimal(11, 10, 8, 8, 12, 1, 4),
+    ("gate_up", 120): minimal(11, 10, 6, 8, 14, 2, 2),
     ("gate_up", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("gate_up", 160): minimal(11, 10, 8, 8, 14, 2, 2),
+    ("gate_up", 176): minimal(11, 10, 9, 8, 12, 1, 4),
     ("gate_up", 256): minimal(11, 10, 26, 8, 2, 2, 2),
-    ("down", 4): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("down", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 16): minimal(11, 10, 2, 8, 12, 1, 4),
-    ("down", 32): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("down", 20): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("down", 24): minimal(11, 10, 3, 8, 12, 1, 4),
+    ("down", 40): minimal(11, 10, 4, 7, 12, 1, 4),
+    ("down", 56): minimal(11, 10, 6, 8, 12, 1, 4),
     ("down", 64): minimal(11, 10, 7, 7, 12, 1, 4),
+    ("down", 80): minimal(11, 10, 8, 8, 6, 2, 2),
+    ("down", 120): minimal(11, 10, 12, 8, 6, 2, 2),
     ("down", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("down", 160): minimal(11, 10, 4, 8, 13, 4, 1),
+    ("down", 176): minimal(11, 10, 4, 8, 13, 4, 1),
     ("down", 256): minimal(11, 10, 4, 8, 13, 4, 1),
     ("head", 1): multicast_1d(11, 10, 8, 1, 3, 1, 39, 1, 39),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
-    ("single", 1, 256): attention_chunks(128, 256),
-    ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("batched", 4, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
-    ("chunked", 1, 256): attention_chunks(128, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 20, 128): attention_chunks(128, 128),
+    ("ragged", 30, 128): attention_chunks(128, 128),
+    ("ragged", 22, 256): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, DRAM),
-    32: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, DRAM),
+    24: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, L1),
+    56: Places(L1, L1, L1, DRAM),
     64: Places(L1, L1, L1, DRAM),
+    80: Places(L1, L1, L1, DRAM),
+    120: Places(L1, L1, L1, DRAM),
     128: Places(L1, L1, L1, DRAM),
-    256: Places(DRAM, DRAM, DRAM, DRAM),
+    160: Places(DRAM, L1, L1, DRAM),
+    176: Places(DRAM, L1, DRAM, DRAM),
+    256: Places(DRAM, L1, DRAM, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -421,9 +422,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -437,7 +438,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -485,7 +486,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -496,7 +497,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -543,7 +544,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

@@ -2,25 +2,26 @@
 
 Rebuild:   codegen build falcon3-7b --target n150
 Manifest:  models/falcon3-7b.toml
-Geometry:  2f200075b1278a2e
+Geometry:  e457061da9509b9d
 
     28 layers of 3072 hidden and 23040 intermediate, 12 query and 4 key-value heads of 256, 131080 vocabulary
     32768 tokens of context, 1024 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128
-    batched          2 4 8 16        256
-    batched          2 4 8           512
-    batched          2 4             1024
-    batched          2               2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128
+    single           1               96 256 512 768 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 2560 together
+    ragged           up to 28        1792 together
+    ragged           up to 32        4096 together
+    chunked          1               96 256 512 768 1280 2048
+    chunked_batched  2 4 8 16 32     96
     chunked_batched  2 4 8 16        256
     chunked_batched  2 4 8           512
-    chunked_batched  2 4             1024
-    chunked_batched  2               2048
+    chunked_batched  2 4             768
+    chunked_batched  2               1280 2048
 """
 
 from runtime.backend import ttnn
@@ -115,50 +116,48 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
+LENGTHS = (96, 256, 512, 768, 1280, 2048)  # target.n150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 1792, 2560, 4096)  # target.n150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "eca823f279918efb"),
-    Shape("single", 1, 256, 8, 0, "last", "23ac82bc2d52d998"),
-    Shape("single", 1, 512, 16, 0, "last", "4146644f88a930fe"),
-    Shape("single", 1, 1024, 32, 0, "last", "86025db1c29a7fb4"),
-    Shape("single", 1, 2048, 64, 0, "last", "855b312197518f5c"),
-    Shape("batched", 2, 128, 8, 0, "last", "1999165bd96233d9"),
-    Shape("batched", 4, 128, 16, 0, "last", "5bf25d10ce346a1c"),
-    Shape("batched", 8, 128, 32, 0, "last", "c3be8bf48e63de7f"),
-    Shape("batched", 16, 128, 64, 0, "last", "757b79d730ae34f8"),
-    Shape("batched", 32, 128, 128, 0, "last", "1fd086de5a9eb0bf"),
-    Shape("batched", 2, 256, 16, 0, "last", "b548132bb3b3b4ca"),
-    Shape("batched", 4, 256, 32, 0, "last", "02ae47db8b33402b"),
-    Shape("batched", 8, 256, 64, 0, "last", "23eafb6afb1e7863"),
-    Shape("batched", 16, 256, 128, 0, "last", "9aabfdc5bf0147a5"),
-    Shape("batched", 2, 512, 32, 0, "last", "76b4ff25e95b8f06"),
-    Shape("batched", 4, 512, 64, 0, "last", "72e231daedbba66f"),
-    Shape("batched", 8, 512, 128, 0, "last", "a38b658180220e6d"),
-    Shape("batched", 2, 1024, 64, 0, "last", "868dedb8a22e3333"),
-    Shape("batched", 4, 1024, 128, 0, "last", "af627106059b68e5"),
-    Shape("batched", 2, 2048, 128, 0, "last", "12a1c2a25c3ed81a"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "092922e5e215c82f"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "a106e62fdb32f88b"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "7226e22142ebc69f"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "2f1499db6c073d21"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "89cb2264345bcbb3"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "dd30eaa234d2f93d"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "290705150aec72fd"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "496abbac88bdc2f2"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "a9572b5b65edaafe"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "65884560c8880b73"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "34ff8eab03791a86"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "a97bba2f32310461"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "242f6fbf79c047b1"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "57e3e71de3b41099"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "1bca6f551977e717"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "7363b650922337c4"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "a29b9419a2bd4c41"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "978462498eaeb276"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "ed577c38a23701f4"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "2c45f45ea0b45a28"),
+    Shape("single", 1, 96, 3, 0, "last", "dc3b3998b31bb7c5", 32988),
+    Shape("single", 1, 256, 8, 0, "last", "62f5436f66a557df", 39181),
+    Shape("single", 1, 512, 16, 0, "last", "73838ad4747f489f", 62804),
+    Shape("single", 1, 768, 24, 0, "last", "3728e472020d5e10", 90656),
+    Shape("single", 1, 1280, 40, 0, "last", "dc529f6be5de2f5c", 146176),
+    Shape("single", 1, 2048, 64, 0, "last", "3313d4dbdba8e742", 230744),
+    Shape("ragged", 8, 32, 8, 0, "last", "28570fe8262b38a2", 39181),
+    Shape("ragged", 16, 32, 16, 0, "last", "fb9d9c72687bf49f", 62804),
+    Shape("ragged", 24, 32, 24, 0, "last", "ad6eb96484ecc44d", 90656),
+    Shape("ragged", 20, 64, 40, 0, "last", "d0eb0ac6032f1b9e", 146176),
+    Shape("ragged", 28, 64, 56, 0, "last", "295ff092bae90d84", 203264),
+    Shape("ragged", 20, 128, 80, 0, "last", "caac3062d091982c", 286712),
+    Shape("ragged", 32, 128, 128, 0, "last", "1985b46ea8ed56d9", 461504),
+    Shape("chunked", 1, 96, 3, 1048, "last", "e61499d1f62a5a4d"),
+    Shape("chunked", 1, 256, 8, 1048, "last", "84d551470219e316"),
+    Shape("chunked", 1, 512, 16, 1048, "last", "89a8cdf5b7d6b6bb"),
+    Shape("chunked", 1, 768, 24, 1048, "last", "ee3d4a21845a8547"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "7ec2abe731f624bd"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "221b4bed72c77025"),
+    Shape("chunked_batched", 2, 96, 6, 1048, "last", "139d3d133f761df4"),
+    Shape("chunked_batched", 4, 96, 12, 1048, "last", "1b79be98500d8819"),
+    Shape("chunked_batched", 8, 96, 24, 1048, "last", "7d0321a12bdb938e"),
+    Shape("chunked_batched", 16, 96, 48, 1048, "last", "50eb7de8a761d96c"),
+    Shape("chunked_batched", 32, 96, 96, 1048, "last", "2eedc71d8ee38b98"),
+    Shape("chunked_batched", 2, 256, 16, 1048, "last", "d0106e3fedad8f5f"),
+    Shape("chunked_batched", 4, 256, 32, 1048, "last", "b0fffaf16ed55a91"),
+    Shape("chunked_batched", 8, 256, 64, 1048, "last", "46bec1db6a186df4"),
+    Shape("chunked_batched", 16, 256, 128, 1048, "last", "5f7a6ee7d2c6ae4a"),
+    Shape("chunked_batched", 2, 512, 32, 1048, "last", "c339e7f706230823"),
+    Shape("chunked_batched", 4, 512, 64, 1048, "last", "f1bffb8cd3539732"),
+    Shape("chunked_batched", 8, 512, 128, 1048, "last", "9ae29c367b2f3d70"),
+    Shape("chunked_batched", 2, 768, 48, 1048, "last", "728e508b421abab7"),
+    Shape("chunked_batched", 4, 768, 96, 1048, "last", "33cd139f290cd632"),
+    Shape("chunked_batched", 2, 1280, 80, 1048, "last", "18654618bd4e1dd1"),
+    Shape("chunked_batched", 2, 2048, 128, 1048, "last", "85f40405e4edd061"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -222,65 +221,91 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(8, 8, 8, 1, 3, 4, 3, 4, 3),
+    ("query_key_value", 3): multicast_1d(8, 8, 8, 1, 3, 3, 3, 3, 3),
+    ("query_key_value", 6): multicast_1d(8, 8, 8, 1, 3, 6, 3, 6, 3),
     ("query_key_value", 8): multicast_2d(8, 8, 8, 1, 4, 1, 20, 1, 20),
+    ("query_key_value", 12): multicast_2d(8, 6, 8, 1, 4, 2, 20, 2, 20),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 20, 2, 20),
+    ("query_key_value", 24): multicast_2d(8, 8, 8, 1, 4, 3, 20, 3, 20),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 4, 4, 20, 4, 20),
+    ("query_key_value", 40): multicast_2d(8, 8, 8, 1, 4, 5, 20, 5, 20),
+    ("query_key_value", 48): multicast_2d(8, 8, 6, 1, 4, 6, 20, 6, 20),
+    ("query_key_value", 56): multicast_2d(8, 8, 4, 1, 4, 7, 20, 7, 20),
     ("query_key_value", 64): multicast_2d(8, 8, 8, 1, 4, 4, 20, 8, 20),
-    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 4, 20, 16, 20),
-    ("attention_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
+    ("query_key_value", 80): multicast_2d(8, 8, 6, 1, 4, 5, 20, 10, 20),
+    ("query_key_value", 96): multicast_2d(8, 8, 8, 1, 4, 3, 20, 12, 20),
+    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 2, 20, 16, 20),
+    ("attention_output", 3): multicast_1d(8, 8, 8, 1, 2, 3, 2, 3, 2),
+    ("attention_output", 6): multicast_1d(8, 8, 8, 2, 2, 6, 2, 6, 2),
     ("attention_output", 8): multicast_2d(8, 8, 8, 1, 3, 1, 12, 1, 12),
+    ("attention_output", 12): multicast_2d(8, 6, 8, 1, 4, 2, 12, 2, 12),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("attention_output", 24): multicast_2d(8, 8, 8, 1, 4, 3, 12, 3, 12),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("attention_output", 40): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 12),
+    ("attention_output", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 12),
+    ("attention_output", 56): multicast_2d(8, 8, 8, 1, 4, 7, 12, 7, 12),
     ("attention_output", 64): multicast_2d(8, 8, 6, 1, 4, 8, 12, 8, 12),
-    ("attention_output", 128): multicast_2d(8, 8, 6, 1, 4, 8, 12, 16, 12),
-    ("gate_up", 4): minimal(8, 8, 1, 6, 60, 1, 4),
+    ("attention_output", 80): multicast_2d(8, 8, 6, 1, 4, 10, 12, 10, 12),
+    ("attention_output", 96): multicast_2d(8, 8, 8, 1, 4, 6, 12, 12, 12),
+    ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 12, 16, 12),
+    ("gate_up", 3): minimal(8, 8, 1, 6, 60, 1, 4),
+    ("gate_up", 6): minimal(8, 8, 1, 6, 60, 1, 4),
     ("gate_up", 8): minimal(8, 8, 1, 6, 60, 1, 4),
+    ("gate_up", 12): minimal(8, 8, 2, 8, 36, 1, 4),
     ("gate_up", 16): minimal(8, 8, 2, 8, 36, 1, 4),
+    ("gate_up", 24): minimal(8, 8, 3, 6, 36, 1, 4),
     ("gate_up", 32): minimal(8, 8, 4, 6, 30, 2, 2),
+    ("gate_up", 40): minimal(8, 8, 5, 8, 20, 1, 4),
+    ("gate_up", 48): minimal(8, 8, 6, 8, 18, 2, 2),
+    ("gate_up", 56): minimal(8, 8, 7, 8, 12, 1, 4),
     ("gate_up", 64): minimal(8, 8, 8, 8, 12, 1, 4),
+    ("gate_up", 80): minimal(8, 8, 10, 8, 10, 2, 2),
+    ("gate_up", 96): minimal(8, 8, 6, 6, 18, 2, 2),
     ("gate_up", 128): minimal(8, 8, 8, 8, 10, 2, 2),
-    ("down", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
+    ("down", 3): multicast_1d(8, 8, 8, 1, 2, 3, 2, 3, 2),
+    ("down", 6): multicast_1d(8, 8, 8, 2, 2, 6, 2, 6, 2),
     ("down", 8): multicast_2d(8, 8, 8, 1, 3, 1, 12, 1, 12),
+    ("down", 12): multicast_2d(8, 6, 8, 1, 4, 2, 12, 2, 12),
     ("down", 16): multicast_2d(8, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("down", 24): multicast_2d(8, 8, 8, 1, 4, 3, 12, 3, 12),
     ("down", 32): multicast_2d(8, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("down", 40): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 12),
+    ("down", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 12),
+    ("down", 56): multicast_2d(8, 8, 8, 1, 4, 7, 12, 7, 12),
     ("down", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 12),
+    ("down", 80): multicast_2d(8, 8, 8, 1, 4, 10, 12, 10, 12),
+    ("down", 96): multicast_2d(8, 8, 6, 1, 4, 12, 12, 12, 12),
     ("down", 128): multicast_2d(8, 8, 8, 1, 4, 8, 12, 16, 12),
     ("head", 1): multicast_1d(8, 8, 6, 1, 3, 1, 66, 1, 66),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(32, 128),
+    ("single", 1, 96): attention_chunks(32, 32),
     ("single", 1, 256): attention_chunks(64, 256),
     ("single", 1, 512): attention_chunks(128, 256),
-    ("single", 1, 1024): attention_chunks(256, 256),
+    ("single", 1, 768): attention_chunks(256, 256),
+    ("single", 1, 1280): attention_chunks(256, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(64, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(64, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(128, 256),
-    ("batched", 4, 256): attention_chunks(256, 128),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 128),
-    ("batched", 2, 512): attention_chunks(256, 128),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 128),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 128),
-    ("batched", 2, 2048): attention_chunks(256, 128),
-    ("chunked", 1, 128): attention_chunks(32, 128),
+    ("ragged", 8, 32): attention_chunks(64, 128),
+    ("ragged", 16, 32): attention_chunks(128, 128),
+    ("ragged", 24, 32): attention_chunks(64, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 20, 128): attention_chunks(128, 128),
+    ("ragged", 32, 128): attention_chunks(128, 128),
+    ("chunked", 1, 96): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(64, 128),
     ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(64, 128),
+    ("chunked", 1, 768): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(64, 128),
-    ("chunked_batched", 4, 128): attention_chunks(128, 128),
-    ("chunked_batched", 8, 128): attention_chunks(64, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
+    ("chunked_batched", 2, 96): attention_chunks(32, 128),
+    ("chunked_batched", 4, 96): attention_chunks(32, 128),
+    ("chunked_batched", 8, 96): attention_chunks(32, 128),
+    ("chunked_batched", 16, 96): attention_chunks(32, 128),
+    ("chunked_batched", 32, 96): attention_chunks(32, 128),
     ("chunked_batched", 2, 256): attention_chunks(128, 128),
     ("chunked_batched", 4, 256): attention_chunks(64, 128),
     ("chunked_batched", 8, 256): attention_chunks(128, 128),
@@ -288,19 +313,28 @@ ATTENTION = {
     ("chunked_batched", 2, 512): attention_chunks(64, 128),
     ("chunked_batched", 4, 512): attention_chunks(128, 128),
     ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 768): attention_chunks(128, 128),
+    ("chunked_batched", 4, 768): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
+    3: Places(L1, L1, L1, L1),
+    6: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    12: Places(L1, L1, L1, DRAM),
     16: Places(L1, L1, L1, DRAM),
+    24: Places(L1, L1, L1, DRAM),
     32: Places(L1, L1, L1, DRAM),
+    40: Places(L1, L1, L1, DRAM),
+    48: Places(L1, L1, L1, DRAM),
+    56: Places(L1, L1, L1, DRAM),
     64: Places(L1, L1, L1, DRAM),
-    128: Places(L1, DRAM, L1, DRAM),
+    80: Places(L1, L1, L1, DRAM),
+    96: Places(L1, L1, L1, DRAM),
+    128: Places(L1, L1, L1, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -397,9 +431,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -413,7 +447,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -461,7 +495,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -472,7 +506,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -519,7 +553,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

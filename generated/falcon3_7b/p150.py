@@ -2,23 +2,24 @@
 
 Rebuild:   codegen build falcon3-7b --target p150
 Manifest:  models/falcon3-7b.toml
-Geometry:  089edfabf405ec83
+Geometry:  08de21d362b55450
 
     28 layers of 3072 hidden and 23040 intermediate, 12 query and 4 key-value heads of 256, 131080 vocabulary
     32768 tokens of context, 8192 key-value blocks of 32 tokens
     bfloat16 weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               320 640 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 20        1280 2560 together
+    ragged           up to 30        3840 together
+    ragged           up to 22        5632 together
+    ragged           up to 32        8192 together
+    chunked          1               320 640 1280 2048
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1280 2048
 """
 
 from runtime.backend import ttnn
@@ -112,59 +113,40 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+WAVES = (1, 2, 4, 8, 16)  # target.p150.waves
+LENGTHS = (320, 640, 1280, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 1280, 2560, 3840, 5632, 8192)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "c256cf213badb2ed"),
-    Shape("single", 1, 256, 8, 0, "last", "1042e9eb9426c9d4"),
-    Shape("single", 1, 512, 16, 0, "last", "8f595ea03ff8b2ca"),
-    Shape("single", 1, 1024, 32, 0, "last", "623065ad3452fcf9"),
-    Shape("single", 1, 2048, 64, 0, "last", "401c2f71905893b0"),
-    Shape("batched", 2, 128, 8, 0, "last", "9d66f892941c4781"),
-    Shape("batched", 4, 128, 16, 0, "last", "12e61aac76e83a6e"),
-    Shape("batched", 8, 128, 32, 0, "last", "6543b2384efaf6ff"),
-    Shape("batched", 16, 128, 64, 0, "last", "bb89179d8d59b8cd"),
-    Shape("batched", 32, 128, 128, 0, "last", "3200b0f112104dc2"),
-    Shape("batched", 2, 256, 16, 0, "last", "ddec64d122c87d25"),
-    Shape("batched", 4, 256, 32, 0, "last", "23c8bca1a95c8a5f"),
-    Shape("batched", 8, 256, 64, 0, "last", "5d01377962ba440f"),
-    Shape("batched", 16, 256, 128, 0, "last", "6bff738c2a2059cf"),
-    Shape("batched", 32, 256, 256, 0, "last", "691357948b7f3a9a"),
-    Shape("batched", 2, 512, 32, 0, "last", "148fa6cc3deb20db"),
-    Shape("batched", 4, 512, 64, 0, "last", "c381f5ab8662d761"),
-    Shape("batched", 8, 512, 128, 0, "last", "5066aca405b3613d"),
-    Shape("batched", 16, 512, 256, 0, "last", "0b68e20d29a3999f"),
-    Shape("batched", 2, 1024, 64, 0, "last", "0852d368ab14a8ce"),
-    Shape("batched", 4, 1024, 128, 0, "last", "b3936f1865823ce3"),
-    Shape("batched", 8, 1024, 256, 0, "last", "9419aa254af0e359"),
-    Shape("batched", 2, 2048, 128, 0, "last", "492e0a92e41d3aca"),
-    Shape("batched", 4, 2048, 256, 0, "last", "4164d0dd54968dfa"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "345b59b508f772bd"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "6052f21addb11966"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "5e8a4d8de38c334c"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "65ab76266586198b"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "7ebd36b0fbcb8b32"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "fb3921fa1e066a65"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "92aafebef7a1741d"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "e87e9b38c1f32dea"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "a62a2d79e5792adc"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "c00b35fe5076c5da"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "9f47a24fe05cd7cf"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "b03709d84b8f4d7d"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "ae87fc3291393792"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "9b1117d4e40b087d"),
-    Shape("chunked_batched", 32, 256, 256, 1056, "last", "f6cc4beea12cec04"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "f03718811bca9239"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "a3274f959189278c"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "6cf5c4122c89351b"),
-    Shape("chunked_batched", 16, 512, 256, 1056, "last", "d7740c6a04aada9e"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "99003bdb4823f22c"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "5d35befd942504c9"),
-    Shape("chunked_batched", 8, 1024, 256, 1056, "last", "76e4c34bac459acc"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "318c2fe4ee7a3627"),
-    Shape("chunked_batched", 4, 2048, 256, 1056, "last", "dcde45112dd10c37"),
+    Shape("single", 1, 320, 10, 0, "last", "323ff47917a8969e", 38986),
+    Shape("single", 1, 640, 20, 0, "last", "452fa8eb0f8e70ea", 65734),
+    Shape("single", 1, 1280, 40, 0, "last", "d0125ac391be5f9f", 121914),
+    Shape("single", 1, 2048, 64, 0, "last", "17c9c79cf1aec8ec", 219158),
+    Shape("ragged", 8, 32, 8, 0, "last", "a2d4d91e9cc7063b", 38881),
+    Shape("ragged", 16, 32, 16, 0, "last", "b2ec8c245606ea5f", 65608),
+    Shape("ragged", 20, 64, 40, 0, "last", "77003e98b8dc6e3a", 121914),
+    Shape("ragged", 20, 128, 80, 0, "last", "9d9ec7107bad0fd9", 238606),
+    Shape("ragged", 30, 128, 120, 0, "last", "303c538003ece287", 372320),
+    Shape("ragged", 22, 256, 176, 0, "last", "6a2a194f401ae508", 534473),
+    Shape("ragged", 32, 256, 256, 0, "last", "d7d70ca3dfadedec", 787599),
+    Shape("chunked", 1, 320, 10, 1048, "last", "cf2b2556a1213ad7"),
+    Shape("chunked", 1, 640, 20, 1048, "last", "30f860626f01dd3d"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "626ea14a7106c415"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "ccb1ebef37a9f076"),
+    Shape("chunked_batched", 2, 320, 20, 1048, "last", "db1a8868a2a165cb"),
+    Shape("chunked_batched", 4, 320, 40, 1048, "last", "0aafb8e3e95dd5b0"),
+    Shape("chunked_batched", 8, 320, 80, 1048, "last", "ffcd9c9341fbe938"),
+    Shape("chunked_batched", 16, 320, 160, 1048, "last", "ed297e4f151dd7b6"),
+    Shape("chunked_batched", 2, 640, 40, 1048, "last", "c100fcffb0f4e657"),
+    Shape("chunked_batched", 4, 640, 80, 1048, "last", "8a2b8983179de587"),
+    Shape("chunked_batched", 8, 640, 160, 1048, "last", "3f57136cf3ca1b6a"),
+    Shape("chunked_batched", 2, 1280, 80, 1048, "last", "4aec58b490efb391"),
+    Shape("chunked_batched", 4, 1280, 160, 1048, "last", "c09960ea6ed2d305"),
+    Shape("chunked_batched", 2, 2048, 128, 1048, "last", "ff93e359d74d842c"),
+    Shape("chunked_batched", 4, 2048, 256, 1048, "last", "c8026f1984d4e03c"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -228,98 +210,101 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 15, 1, 15),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
-    ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
-    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 16),
-    ("query_key_value", 256): multicast_2d(11, 10, 8, 1, 4, 13, 4, 26, 16),
-    ("attention_output", 4): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
+    ("query_key_value", 64): multicast_2d(11, 10, 6, 1, 4, 7, 16, 7, 16),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 1, 4, 8, 8, 8, 16),
+    ("query_key_value", 120): multicast_2d(11, 10, 6, 1, 4, 12, 8, 12, 16),
+    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 16),
+    ("query_key_value", 160): multicast_2d(11, 10, 8, 1, 4, 8, 8, 16, 16),
+    ("query_key_value", 176): multicast_2d(11, 10, 6, 1, 4, 9, 8, 18, 16),
+    ("query_key_value", 256): multicast_2d(11, 10, 4, 1, 4, 13, 4, 26, 16),
     ("attention_output", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("attention_output", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("attention_output", 16): minimal(11, 10, 2, 8, 10, 2, 2),
-    ("attention_output", 32): minimal(11, 10, 4, 8, 9, 4, 1),
-    ("attention_output", 64): minimal(11, 10, 8, 8, 9, 4, 1),
+    ("attention_output", 20): minimal(11, 10, 2, 8, 10, 2, 2),
+    ("attention_output", 40): minimal(11, 10, 4, 8, 9, 4, 1),
+    ("attention_output", 64): minimal(11, 10, 8, 6, 9, 4, 1),
+    ("attention_output", 80): minimal(11, 10, 8, 8, 9, 4, 1),
+    ("attention_output", 120): minimal(11, 10, 6, 8, 10, 2, 2),
     ("attention_output", 128): minimal(11, 10, 6, 8, 10, 2, 2),
-    ("attention_output", 256): minimal(11, 10, 8, 8, 5, 4, 1),
-    ("gate_up", 4): minimal(11, 10, 1, 6, 44, 1, 4),
+    ("attention_output", 160): minimal(11, 10, 8, 8, 5, 4, 1),
+    ("attention_output", 176): minimal(11, 10, 8, 8, 5, 4, 1),
+    ("attention_output", 256): minimal(11, 10, 6, 6, 10, 2, 2),
     ("gate_up", 8): minimal(11, 10, 1, 6, 44, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 6, 44, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 8, 22, 2, 2),
-    ("gate_up", 32): minimal(11, 10, 4, 8, 22, 2, 2),
+    ("gate_up", 20): minimal(11, 10, 2, 8, 22, 2, 2),
+    ("gate_up", 40): minimal(11, 10, 4, 6, 22, 2, 2),
     ("gate_up", 64): minimal(11, 10, 7, 8, 12, 1, 4),
+    ("gate_up", 80): minimal(11, 10, 8, 8, 12, 1, 4),
+    ("gate_up", 120): minimal(11, 10, 6, 8, 12, 1, 4),
     ("gate_up", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("gate_up", 160): minimal(11, 10, 8, 6, 12, 1, 4),
+    ("gate_up", 176): minimal(11, 10, 6, 8, 12, 1, 4),
     ("gate_up", 256): minimal(11, 10, 13, 8, 4, 1, 4),
-    ("down", 4): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("down", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 16): minimal(11, 10, 2, 8, 10, 2, 2),
-    ("down", 32): minimal(11, 10, 4, 8, 9, 4, 1),
+    ("down", 20): minimal(11, 10, 2, 8, 10, 2, 2),
+    ("down", 40): minimal(11, 10, 4, 8, 9, 4, 1),
     ("down", 64): minimal(11, 10, 8, 8, 9, 4, 1),
+    ("down", 80): minimal(11, 10, 8, 8, 9, 4, 1),
+    ("down", 120): minimal(11, 10, 6, 8, 10, 2, 2),
     ("down", 128): minimal(11, 10, 6, 8, 10, 2, 2),
+    ("down", 160): minimal(11, 10, 8, 8, 10, 2, 2),
+    ("down", 176): minimal(11, 10, 8, 8, 10, 2, 2),
     ("down", 256): minimal(11, 10, 8, 8, 10, 2, 2),
     ("head", 1): multicast_1d(11, 10, 8, 1, 3, 1, 39, 1, 39),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(32, 128),
-    ("single", 1, 256): attention_chunks(32, 256),
-    ("single", 1, 512): attention_chunks(64, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(128, 128),
+    ("single", 1, 1280): attention_chunks(256, 256),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(32, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(64, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(128, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(128, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(128, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("batched", 4, 2048): attention_chunks(128, 256),
-    ("chunked", 1, 128): attention_chunks(32, 128),
-    ("chunked", 1, 256): attention_chunks(32, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("ragged", 8, 32): attention_chunks(32, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 20, 64): attention_chunks(64, 128),
+    ("ragged", 20, 128): attention_chunks(128, 128),
+    ("ragged", 30, 128): attention_chunks(128, 128),
+    ("ragged", 22, 256): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(128, 128),
+    ("chunked", 1, 1280): attention_chunks(64, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(32, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(64, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, DRAM),
+    10: Places(L1, L1, L1, DRAM),
     16: Places(L1, L1, L1, L1),
-    32: Places(L1, L1, L1, DRAM),
-    64: Places(L1, DRAM, DRAM, DRAM),
-    128: Places(L1, DRAM, DRAM, DRAM),
-    256: Places(L1, DRAM, L1, DRAM),
+    20: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, DRAM),
+    64: Places(L1, L1, L1, DRAM),
+    80: Places(L1, L1, L1, DRAM),
+    120: Places(L1, L1, L1, DRAM),
+    128: Places(L1, L1, L1, DRAM),
+    160: Places(L1, L1, L1, DRAM),
+    176: Places(L1, L1, L1, DRAM),
+    256: Places(L1, L1, L1, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -417,9 +402,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -433,7 +418,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -481,7 +466,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -492,7 +477,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -539,7 +524,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

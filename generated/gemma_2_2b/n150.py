@@ -2,19 +2,19 @@
 
 Rebuild:   codegen build gemma-2-2b --target n150
 Manifest:  models/gemma-2-2b.toml
-Geometry:  74b377fcbeb84caa
+Geometry:  d72b0be6b216b74f
 
     26 layers of 2304 hidden and 9216 intermediate, 8 query and 4 key-value heads of 256, 256000 vocabulary
     4096 tokens of context, 1024 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048 4096
-    batched          2 4 8 16 32     128
+    single           1               32 96 256 512 1024 1536 2560 4096
+    batched          2 4 8 16 32     32 96
     batched          2 4 8 16        256
     batched          2 4 8           512
     batched          2 4             1024
-    batched          2               2048
+    batched          2               1536
 """
 
 from runtime.backend import ttnn
@@ -117,31 +117,38 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048, 4096)  # target.n150.lengths
+LENGTHS = (32, 96, 256, 512, 1024, 1536, 2560, 4096)  # target.n150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "8c82ca96d3441072"),
-    Shape("single", 1, 256, 8, 0, "last", "ccd8c372f2294cd1"),
-    Shape("single", 1, 512, 16, 0, "last", "cec2019ae8ce16c3"),
-    Shape("single", 1, 1024, 32, 0, "last", "8969a64d2ba765b9"),
-    Shape("single", 1, 2048, 64, 0, "last", "1f502dae7b55c281"),
-    Shape("single", 1, 4096, 128, 0, "last", "3d13fd74a80b7a99"),
-    Shape("batched", 2, 128, 8, 0, "last", "8014b3627a3c54d0"),
-    Shape("batched", 4, 128, 16, 0, "last", "a2dd6f3918fb73df"),
-    Shape("batched", 8, 128, 32, 0, "last", "ca7edb22e4906bd1"),
-    Shape("batched", 16, 128, 64, 0, "last", "1b86519ad0c3e138"),
-    Shape("batched", 32, 128, 128, 0, "last", "867d14acaff5b783"),
-    Shape("batched", 2, 256, 16, 0, "last", "13a02f0fc1da7bf0"),
-    Shape("batched", 4, 256, 32, 0, "last", "8883126158329142"),
-    Shape("batched", 8, 256, 64, 0, "last", "8aecc27c3656f062"),
-    Shape("batched", 16, 256, 128, 0, "last", "6f97495a00338c11"),
-    Shape("batched", 2, 512, 32, 0, "last", "9a3dbc8e18d75a3d"),
-    Shape("batched", 4, 512, 64, 0, "last", "749f41bcf6cd430d"),
-    Shape("batched", 8, 512, 128, 0, "last", "6eddf605fc6511f9"),
-    Shape("batched", 2, 1024, 64, 0, "last", "d55a53bded8dd04a"),
-    Shape("batched", 4, 1024, 128, 0, "last", "ea695b40195b94d7"),
-    Shape("batched", 2, 2048, 128, 0, "last", "8ac9d67887b667ae"),
+    Shape("single", 1, 32, 1, 0, "last", "4c89aba0217613b8"),
+    Shape("single", 1, 96, 3, 0, "last", "32a97370e2166acb"),
+    Shape("single", 1, 256, 8, 0, "last", "c314ed4ece0da92d"),
+    Shape("single", 1, 512, 16, 0, "last", "93f60ab956965ccd"),
+    Shape("single", 1, 1024, 32, 0, "last", "906fe2009847c259"),
+    Shape("single", 1, 1536, 48, 0, "last", "f05082f9ee7f5ba0"),
+    Shape("single", 1, 2560, 80, 0, "last", "361f946a8c972bbc"),
+    Shape("single", 1, 4096, 128, 0, "last", "fe9b7377dae3d02b"),
+    Shape("batched", 2, 32, 2, 0, "last", "72e39c6ba2ca69a4"),
+    Shape("batched", 4, 32, 4, 0, "last", "6f43880fb5d907f6"),
+    Shape("batched", 8, 32, 8, 0, "last", "02a79e4a13c91eb2"),
+    Shape("batched", 16, 32, 16, 0, "last", "5fc877021038f221"),
+    Shape("batched", 32, 32, 32, 0, "last", "a028ec80eaf696e4"),
+    Shape("batched", 2, 96, 6, 0, "last", "a44f6ad34b9ac120"),
+    Shape("batched", 4, 96, 12, 0, "last", "b9c3a4b1904c9256"),
+    Shape("batched", 8, 96, 24, 0, "last", "c487e20d60b8c7f8"),
+    Shape("batched", 16, 96, 48, 0, "last", "6150565d2bfe8027"),
+    Shape("batched", 32, 96, 96, 0, "last", "ebdc945fb22e1ff6"),
+    Shape("batched", 2, 256, 16, 0, "last", "6a48bf3f67c6d3d8"),
+    Shape("batched", 4, 256, 32, 0, "last", "e99cd465daa5b7a6"),
+    Shape("batched", 8, 256, 64, 0, "last", "8c19a187ab86dbca"),
+    Shape("batched", 16, 256, 128, 0, "last", "91352ce6d244e3de"),
+    Shape("batched", 2, 512, 32, 0, "last", "d58fcfd9f2aaad55"),
+    Shape("batched", 4, 512, 64, 0, "last", "c5e11dd7448b5fd8"),
+    Shape("batched", 8, 512, 128, 0, "last", "e1ac9a3f31f0992d"),
+    Shape("batched", 2, 1024, 64, 0, "last", "2b6f8a8e7e2f6864"),
+    Shape("batched", 4, 1024, 128, 0, "last", "8752a192e01501f5"),
+    Shape("batched", 2, 1536, 96, 0, "last", "bc1d0fefb691472f"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -183,38 +190,78 @@ def multicast_1d(columns, rows, inner, subblock_m, subblock_n, block_m, block_n,
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
+    ("query_key_value", 1): multicast_1d(8, 8, 8, 1, 1, 1, 2, 1, 2),
+    ("query_key_value", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
+    ("query_key_value", 3): multicast_1d(8, 8, 8, 1, 2, 3, 2, 3, 2),
     ("query_key_value", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
+    ("query_key_value", 6): multicast_1d(8, 8, 8, 2, 2, 6, 2, 6, 2),
     ("query_key_value", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
+    ("query_key_value", 12): multicast_2d(8, 6, 8, 1, 4, 2, 16, 2, 16),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("query_key_value", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
-    ("query_key_value", 64): multicast_2d(8, 8, 8, 1, 4, 8, 16, 8, 16),
+    ("query_key_value", 48): multicast_2d(8, 8, 8, 1, 4, 6, 16, 6, 16),
+    ("query_key_value", 64): multicast_2d(8, 8, 6, 1, 4, 8, 16, 8, 16),
+    ("query_key_value", 80): multicast_2d(8, 8, 8, 1, 4, 5, 16, 10, 16),
+    ("query_key_value", 96): multicast_2d(8, 8, 6, 1, 4, 6, 16, 12, 16),
     ("query_key_value", 128): multicast_2d(8, 8, 6, 1, 4, 8, 16, 16, 16),
+    ("attention_output", 1): multicast_1d(8, 8, 8, 1, 1, 1, 2, 1, 2),
+    ("attention_output", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
+    ("attention_output", 3): multicast_1d(8, 8, 8, 1, 2, 3, 2, 3, 2),
     ("attention_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
+    ("attention_output", 6): multicast_2d(8, 6, 8, 1, 3, 1, 9, 1, 9),
     ("attention_output", 8): multicast_2d(8, 8, 8, 1, 3, 1, 9, 1, 9),
+    ("attention_output", 12): multicast_2d(8, 6, 8, 1, 3, 2, 9, 2, 9),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 3, 2, 9, 2, 9),
+    ("attention_output", 24): multicast_2d(8, 8, 8, 1, 3, 3, 9, 3, 9),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 3, 4, 9, 4, 9),
-    ("attention_output", 64): multicast_2d(8, 8, 8, 1, 3, 8, 9, 8, 9),
+    ("attention_output", 48): multicast_2d(8, 8, 8, 1, 3, 6, 9, 6, 9),
+    ("attention_output", 64): multicast_2d(8, 8, 8, 1, 3, 4, 9, 8, 9),
+    ("attention_output", 80): multicast_2d(8, 8, 8, 1, 3, 5, 9, 10, 9),
+    ("attention_output", 96): multicast_2d(8, 8, 8, 1, 3, 4, 9, 12, 9),
     ("attention_output", 128): multicast_2d(8, 8, 8, 1, 3, 8, 9, 16, 9),
+    ("gate_up", 1): multicast_1d(8, 8, 8, 1, 2, 1, 6, 1, 6),
+    ("gate_up", 2): multicast_1d(8, 8, 8, 1, 3, 2, 6, 2, 6),
+    ("gate_up", 3): multicast_1d(8, 8, 8, 1, 3, 3, 6, 3, 6),
     ("gate_up", 4): multicast_1d(8, 8, 8, 1, 3, 4, 6, 4, 6),
+    ("gate_up", 6): multicast_1d(8, 8, 8, 1, 3, 6, 6, 6, 6),
     ("gate_up", 8): multicast_2d(8, 8, 8, 1, 3, 1, 36, 1, 36),
+    ("gate_up", 12): multicast_2d(8, 6, 8, 1, 4, 2, 36, 2, 36),
     ("gate_up", 16): multicast_2d(8, 8, 6, 1, 4, 2, 36, 2, 36),
+    ("gate_up", 24): multicast_2d(8, 8, 8, 1, 4, 3, 12, 3, 36),
     ("gate_up", 32): multicast_2d(8, 8, 8, 1, 4, 4, 12, 4, 36),
+    ("gate_up", 48): multicast_2d(8, 8, 6, 1, 4, 3, 36, 6, 36),
     ("gate_up", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 36),
+    ("gate_up", 80): multicast_2d(8, 8, 6, 1, 4, 10, 12, 10, 36),
+    ("gate_up", 96): multicast_2d(8, 8, 8, 1, 4, 6, 12, 12, 36),
     ("gate_up", 128): multicast_2d(8, 8, 8, 1, 4, 8, 12, 16, 36),
+    ("down", 1): multicast_1d(8, 8, 8, 1, 1, 1, 2, 1, 2),
+    ("down", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
+    ("down", 3): multicast_1d(8, 8, 8, 1, 2, 3, 2, 3, 2),
     ("down", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
+    ("down", 6): multicast_2d(8, 6, 8, 1, 3, 1, 9, 1, 9),
     ("down", 8): multicast_2d(8, 8, 8, 1, 3, 1, 9, 1, 9),
+    ("down", 12): multicast_2d(8, 6, 8, 1, 3, 2, 9, 2, 9),
     ("down", 16): multicast_2d(8, 8, 8, 1, 3, 2, 9, 2, 9),
+    ("down", 24): multicast_2d(8, 8, 8, 1, 3, 3, 9, 3, 9),
     ("down", 32): multicast_2d(8, 8, 8, 1, 3, 2, 9, 4, 9),
+    ("down", 48): multicast_2d(8, 8, 8, 1, 3, 6, 9, 6, 9),
     ("down", 64): multicast_2d(8, 8, 8, 1, 3, 8, 9, 8, 9),
+    ("down", 80): multicast_2d(8, 8, 8, 1, 3, 10, 9, 10, 9),
+    ("down", 96): multicast_2d(8, 8, 8, 1, 3, 12, 9, 12, 9),
     ("down", 128): multicast_2d(8, 8, 8, 1, 3, 8, 9, 16, 9),
     ("head", 1): multicast_1d(8, 8, 6, 1, 3, 1, 63, 1, 126),
 }
 
 # tokens a row: how scores are cut, and their product with the values; one key-value head after another
 SCORES = {
-    128: (
-        multicast_2d(8, 8, 8, 1, 1, 1, 1, 1, 1, together=False),
-        multicast_2d(8, 8, 4, 1, 1, 1, 1, 1, 1, together=False),
+    32: (
+        multicast_2d(8, 2, 8, 1, 1, 1, 1, 1, 1, together=False),
+        multicast_2d(8, 2, 1, 1, 1, 1, 1, 1, 1, together=False),
+    ),
+    96: (
+        multicast_2d(8, 6, 8, 1, 1, 1, 1, 1, 1, together=False),
+        multicast_2d(8, 6, 3, 1, 1, 1, 1, 1, 1, together=False),
     ),
     256: (
         multicast_2d(8, 8, 8, 1, 1, 2, 1, 2, 1, together=False),
@@ -228,9 +275,13 @@ SCORES = {
         multicast_2d(8, 8, 8, 1, 4, 8, 4, 8, 4, together=False),
         multicast_2d(8, 8, 8, 1, 1, 8, 1, 8, 1, together=False),
     ),
-    2048: (
-        multicast_2d(8, 8, 8, 1, 4, 16, 8, 16, 8, together=False),
-        multicast_2d(8, 8, 8, 1, 1, 16, 1, 16, 1, together=False),
+    1536: (
+        multicast_2d(8, 8, 8, 1, 3, 12, 6, 12, 6, together=False),
+        multicast_2d(8, 8, 8, 1, 1, 12, 1, 12, 1, together=False),
+    ),
+    2560: (
+        multicast_2d(8, 8, 8, 2, 2, 20, 2, 20, 10, together=False),
+        multicast_2d(8, 8, 8, 1, 1, 20, 1, 20, 1, together=False),
     ),
     4096: (
         multicast_2d(8, 8, 8, 1, 4, 8, 16, 32, 16, together=False),
@@ -240,11 +291,20 @@ SCORES = {
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
+    1: Places(L1, L1, L1, L1),
+    2: Places(L1, L1, L1, L1),
+    3: Places(L1, L1, L1, L1),
     4: Places(L1, L1, L1, L1),
+    6: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    12: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, L1),
     32: Places(L1, L1, L1, L1),
-    64: Places(L1, DRAM, L1, DRAM),
+    48: Places(L1, L1, L1, DRAM),
+    64: Places(L1, L1, L1, DRAM),
+    80: Places(L1, L1, L1, DRAM),
+    96: Places(L1, L1, L1, DRAM),
     128: Places(L1, DRAM, DRAM, DRAM),
 }
 

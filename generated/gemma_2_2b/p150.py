@@ -2,19 +2,19 @@
 
 Rebuild:   codegen build gemma-2-2b --target p150
 Manifest:  models/gemma-2-2b.toml
-Geometry:  8493608a1d7deab5
+Geometry:  80f4f74d4c2f1ab7
 
     26 layers of 2304 hidden and 9216 intermediate, 8 query and 4 key-value heads of 256, 256000 vocabulary
     8192 tokens of context, 4096 key-value blocks of 32 tokens
     bfloat16 weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048 4096 8192
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    batched          2               4096
+    single           1               96 320 640 1280 2240 3520 5440 8192
+    batched          2 4 8 16 32     96
+    batched          2 4 8 16        320
+    batched          2 4 8           640
+    batched          2 4             1280
+    batched          2               2240 3520
 """
 
 from runtime.backend import ttnn
@@ -121,37 +121,34 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)  # target.p150.lengths
+LENGTHS = (96, 320, 640, 1280, 2240, 3520, 5440, 8192)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "b47609ed187a6988"),
-    Shape("single", 1, 256, 8, 0, "last", "c1b3e903ee183b6e"),
-    Shape("single", 1, 512, 16, 0, "last", "4badfac1a8312f28"),
-    Shape("single", 1, 1024, 32, 0, "last", "bab9456b91c9c25a"),
-    Shape("single", 1, 2048, 64, 0, "last", "e402fc6327644e65"),
-    Shape("single", 1, 4096, 128, 0, "last", "f2db7faa00a72ffd"),
-    Shape("single", 1, 8192, 256, 0, "last", "14b7722ba120a53e"),
-    Shape("batched", 2, 128, 8, 0, "last", "42e591298fbee2de"),
-    Shape("batched", 4, 128, 16, 0, "last", "bb971d29c59f16b8"),
-    Shape("batched", 8, 128, 32, 0, "last", "442ff29afdaf4d29"),
-    Shape("batched", 16, 128, 64, 0, "last", "6b3f7a8ccb19b887"),
-    Shape("batched", 32, 128, 128, 0, "last", "cae87d7863257299"),
-    Shape("batched", 2, 256, 16, 0, "last", "2c50a6acf0db310a"),
-    Shape("batched", 4, 256, 32, 0, "last", "dc983a46d944c268"),
-    Shape("batched", 8, 256, 64, 0, "last", "7cb43702c0318c1b"),
-    Shape("batched", 16, 256, 128, 0, "last", "90be3122b3d30aaf"),
-    Shape("batched", 32, 256, 256, 0, "last", "38d9f35f65e98ad6"),
-    Shape("batched", 2, 512, 32, 0, "last", "d1d802d0fa81db66"),
-    Shape("batched", 4, 512, 64, 0, "last", "3cc840aadc76b00b"),
-    Shape("batched", 8, 512, 128, 0, "last", "35607bd1580edcc2"),
-    Shape("batched", 16, 512, 256, 0, "last", "f6ce351178c3f1f0"),
-    Shape("batched", 2, 1024, 64, 0, "last", "fdc5dc6e715272a5"),
-    Shape("batched", 4, 1024, 128, 0, "last", "67b6b1bc002efceb"),
-    Shape("batched", 8, 1024, 256, 0, "last", "b5b687a0b3c871af"),
-    Shape("batched", 2, 2048, 128, 0, "last", "b636d82a326a7a87"),
-    Shape("batched", 4, 2048, 256, 0, "last", "fb05ddf2bc74487f"),
-    Shape("batched", 2, 4096, 256, 0, "last", "8c63ef6827b471ae"),
+    Shape("single", 1, 96, 3, 0, "last", "ce43b8de944dd300"),
+    Shape("single", 1, 320, 10, 0, "last", "97663f7ad0d7d3b8"),
+    Shape("single", 1, 640, 20, 0, "last", "a6d720c52748d7d2"),
+    Shape("single", 1, 1280, 40, 0, "last", "b2faf85cc20d8781"),
+    Shape("single", 1, 2240, 70, 0, "last", "0cc800ec6bccde38"),
+    Shape("single", 1, 3520, 110, 0, "last", "59adb8eb4ec88d88"),
+    Shape("single", 1, 5440, 170, 0, "last", "b14380dfbb3ca757"),
+    Shape("single", 1, 8192, 256, 0, "last", "9679d0392f2cd3ff"),
+    Shape("batched", 2, 96, 6, 0, "last", "734a5e241da18518"),
+    Shape("batched", 4, 96, 12, 0, "last", "d65175e39f37c5d0"),
+    Shape("batched", 8, 96, 24, 0, "last", "c69152cb7bfaa8e8"),
+    Shape("batched", 16, 96, 48, 0, "last", "3ce8ab241d316143"),
+    Shape("batched", 32, 96, 96, 0, "last", "8da0571543cb7497"),
+    Shape("batched", 2, 320, 20, 0, "last", "683c55f67c1b9d70"),
+    Shape("batched", 4, 320, 40, 0, "last", "3b45f4ac84c1d514"),
+    Shape("batched", 8, 320, 80, 0, "last", "7e911f0b20d175aa"),
+    Shape("batched", 16, 320, 160, 0, "last", "b62c48c4a4e3bbf0"),
+    Shape("batched", 2, 640, 40, 0, "last", "4c6d17bf330d1840"),
+    Shape("batched", 4, 640, 80, 0, "last", "e5ef0f5d9ab70f3a"),
+    Shape("batched", 8, 640, 160, 0, "last", "d474ff509c52f161"),
+    Shape("batched", 2, 1280, 80, 0, "last", "86d8412ce9697852"),
+    Shape("batched", 4, 1280, 160, 0, "last", "f3c75c577c6181d4"),
+    Shape("batched", 2, 2240, 140, 0, "last", "1ef76510d5bb1fa0"),
+    Shape("batched", 2, 3520, 220, 0, "last", "5f48422039bea097"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -193,62 +190,106 @@ def multicast_1d(columns, rows, inner, subblock_m, subblock_n, block_m, block_n,
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("query_key_value", 8): multicast_2d(11, 8, 8, 1, 4, 1, 12, 1, 12),
-    ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
-    ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
-    ("query_key_value", 128): multicast_2d(11, 10, 4, 1, 4, 13, 12, 13, 12),
+    ("query_key_value", 3): multicast_1d(11, 10, 8, 1, 2, 3, 2, 3, 2),
+    ("query_key_value", 6): multicast_1d(11, 10, 8, 2, 2, 6, 2, 6, 2),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 4, 1, 12, 1, 12),
+    ("query_key_value", 12): multicast_2d(11, 6, 8, 1, 4, 2, 12, 2, 12),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 4, 2, 12, 2, 12),
+    ("query_key_value", 24): multicast_2d(11, 8, 8, 1, 4, 3, 12, 3, 12),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 4, 4, 12, 4, 12),
+    ("query_key_value", 48): multicast_2d(11, 10, 8, 1, 4, 5, 12, 5, 12),
+    ("query_key_value", 70): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 1, 4, 8, 12, 8, 12),
+    ("query_key_value", 96): multicast_2d(11, 10, 6, 1, 4, 10, 12, 10, 12),
+    ("query_key_value", 110): multicast_2d(11, 10, 4, 1, 4, 11, 12, 11, 12),
+    ("query_key_value", 140): multicast_2d(11, 10, 8, 1, 4, 7, 12, 14, 12),
+    ("query_key_value", 160): multicast_2d(11, 10, 6, 1, 4, 8, 12, 16, 12),
+    ("query_key_value", 170): multicast_2d(11, 10, 8, 1, 4, 17, 4, 17, 12),
+    ("query_key_value", 220): multicast_2d(11, 10, 8, 1, 4, 11, 4, 22, 12),
     ("query_key_value", 256): multicast_2d(11, 10, 3, 1, 4, 13, 12, 26, 12),
-    ("attention_output", 4): multicast_1d(11, 10, 8, 4, 1, 4, 1, 4, 1),
-    ("attention_output", 8): multicast_2d(11, 8, 8, 1, 4, 1, 8, 1, 8),
-    ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 8, 2, 8),
-    ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 8, 4, 8),
-    ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 8, 7, 8),
-    ("attention_output", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 8),
+    ("attention_output", 3): multicast_1d(11, 10, 8, 3, 1, 3, 1, 3, 1),
+    ("attention_output", 6): multicast_1d(11, 10, 8, 3, 1, 6, 1, 6, 1),
+    ("attention_output", 10): multicast_2d(11, 10, 8, 1, 4, 1, 8, 1, 8),
+    ("attention_output", 12): multicast_2d(11, 6, 8, 1, 4, 2, 8, 2, 8),
+    ("attention_output", 20): multicast_2d(11, 10, 8, 1, 4, 2, 8, 2, 8),
+    ("attention_output", 24): multicast_2d(11, 8, 8, 1, 4, 3, 8, 3, 8),
+    ("attention_output", 40): multicast_2d(11, 10, 8, 1, 4, 4, 8, 4, 8),
+    ("attention_output", 48): multicast_2d(11, 10, 8, 1, 4, 5, 8, 5, 8),
+    ("attention_output", 70): multicast_2d(11, 10, 8, 1, 4, 7, 8, 7, 8),
+    ("attention_output", 80): multicast_2d(11, 10, 8, 1, 4, 8, 8, 8, 8),
+    ("attention_output", 96): multicast_2d(11, 10, 8, 1, 4, 5, 8, 10, 8),
+    ("attention_output", 110): multicast_2d(11, 10, 8, 1, 4, 11, 4, 11, 8),
+    ("attention_output", 140): multicast_2d(11, 10, 8, 1, 4, 7, 4, 14, 8),
+    ("attention_output", 160): multicast_2d(11, 10, 8, 4, 1, 16, 1, 16, 7),
+    ("attention_output", 170): multicast_2d(11, 10, 4, 1, 4, 17, 4, 17, 8),
+    ("attention_output", 220): multicast_2d(11, 10, 8, 1, 4, 2, 4, 22, 8),
     ("attention_output", 256): multicast_2d(11, 10, 8, 1, 4, 13, 8, 26, 8),
-    ("gate_up", 4): multicast_1d(11, 10, 8, 1, 3, 4, 3, 4, 3),
-    ("gate_up", 8): multicast_1d(11, 10, 8, 1, 3, 8, 3, 8, 3),
-    ("gate_up", 16): multicast_2d(11, 8, 6, 1, 4, 2, 28, 2, 28),
-    ("gate_up", 32): multicast_2d(11, 8, 4, 1, 4, 2, 28, 4, 28),
-    ("gate_up", 64): multicast_2d(11, 10, 8, 1, 4, 7, 4, 7, 28),
-    ("gate_up", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 28),
+    ("gate_up", 3): multicast_1d(11, 10, 8, 1, 3, 3, 3, 3, 3),
+    ("gate_up", 6): multicast_1d(11, 10, 8, 1, 3, 6, 3, 6, 3),
+    ("gate_up", 10): multicast_2d(11, 10, 8, 1, 4, 1, 28, 1, 28),
+    ("gate_up", 12): multicast_2d(11, 6, 6, 1, 4, 2, 28, 2, 28),
+    ("gate_up", 20): multicast_2d(11, 10, 6, 1, 4, 2, 28, 2, 28),
+    ("gate_up", 24): multicast_2d(11, 8, 4, 1, 4, 3, 28, 3, 28),
+    ("gate_up", 40): multicast_2d(11, 10, 4, 1, 4, 2, 28, 4, 28),
+    ("gate_up", 48): multicast_2d(11, 10, 8, 1, 4, 5, 4, 5, 28),
+    ("gate_up", 70): multicast_2d(11, 10, 8, 1, 4, 7, 4, 7, 28),
+    ("gate_up", 80): multicast_2d(11, 10, 4, 1, 4, 4, 28, 8, 28),
+    ("gate_up", 96): multicast_2d(11, 10, 8, 1, 4, 2, 28, 10, 28),
+    ("gate_up", 110): multicast_2d(11, 10, 8, 1, 4, 11, 4, 11, 28),
+    ("gate_up", 140): multicast_2d(11, 10, 8, 1, 4, 14, 4, 14, 28),
+    ("gate_up", 160): multicast_2d(11, 10, 8, 1, 4, 16, 4, 16, 28),
+    ("gate_up", 170): multicast_2d(11, 10, 8, 1, 4, 17, 4, 17, 28),
+    ("gate_up", 220): multicast_2d(11, 10, 8, 1, 4, 11, 4, 22, 28),
     ("gate_up", 256): multicast_2d(11, 10, 8, 1, 4, 13, 4, 26, 28),
-    ("down", 4): multicast_1d(11, 10, 8, 4, 1, 4, 1, 4, 1),
-    ("down", 8): multicast_2d(11, 8, 8, 1, 4, 1, 8, 1, 8),
-    ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 8, 2, 8),
-    ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 8, 4, 8),
-    ("down", 64): multicast_2d(11, 10, 3, 1, 4, 7, 4, 7, 8),
-    ("down", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 8),
+    ("down", 3): multicast_1d(11, 10, 8, 3, 1, 3, 1, 3, 1),
+    ("down", 6): multicast_1d(11, 10, 8, 3, 1, 6, 1, 6, 1),
+    ("down", 10): multicast_2d(11, 10, 8, 1, 4, 1, 8, 1, 8),
+    ("down", 12): multicast_2d(11, 6, 8, 1, 4, 2, 8, 2, 8),
+    ("down", 20): multicast_2d(11, 10, 8, 1, 4, 2, 8, 2, 8),
+    ("down", 24): multicast_2d(11, 8, 8, 1, 4, 3, 8, 3, 8),
+    ("down", 40): multicast_2d(11, 10, 8, 1, 4, 4, 8, 4, 8),
+    ("down", 48): multicast_2d(11, 10, 6, 1, 4, 5, 8, 5, 8),
+    ("down", 70): multicast_2d(11, 10, 3, 1, 4, 7, 4, 7, 8),
+    ("down", 80): multicast_2d(11, 10, 8, 1, 4, 8, 8, 8, 8),
+    ("down", 96): multicast_2d(11, 10, 8, 1, 4, 10, 8, 10, 8),
+    ("down", 110): multicast_2d(11, 10, 8, 1, 4, 11, 8, 11, 8),
+    ("down", 140): multicast_2d(11, 10, 8, 1, 4, 14, 8, 14, 8),
+    ("down", 160): multicast_2d(11, 10, 6, 1, 4, 16, 8, 16, 8),
+    ("down", 170): multicast_2d(11, 10, 6, 1, 4, 17, 8, 17, 8),
+    ("down", 220): multicast_2d(11, 10, 8, 1, 4, 11, 8, 22, 8),
     ("down", 256): multicast_2d(11, 10, 8, 1, 4, 13, 8, 26, 8),
     ("head", 1): multicast_1d(11, 10, 4, 1, 4, 1, 76, 1, 76),
 }
 
 # tokens a row: how scores are cut, and their product with the values; one key-value head after another
 SCORES = {
-    128: (
-        multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1, together=False),
-        multicast_2d(11, 8, 4, 1, 1, 1, 1, 1, 1, together=False),
+    96: (
+        multicast_2d(11, 6, 8, 1, 1, 1, 1, 1, 1, together=False),
+        multicast_2d(11, 6, 3, 1, 1, 1, 1, 1, 1, together=False),
     ),
-    256: (
-        multicast_2d(11, 8, 8, 1, 1, 2, 1, 2, 1, together=False),
-        multicast_2d(11, 8, 8, 1, 1, 2, 1, 2, 1, together=False),
+    320: (
+        multicast_2d(11, 10, 8, 1, 1, 2, 1, 2, 1, together=False),
+        multicast_2d(11, 10, 5, 1, 1, 2, 1, 2, 1, together=False),
     ),
-    512: (
-        multicast_2d(11, 8, 8, 2, 2, 4, 2, 4, 2, together=False),
-        multicast_2d(11, 8, 8, 1, 1, 4, 1, 4, 1, together=False),
+    640: (
+        multicast_2d(11, 10, 8, 2, 2, 4, 2, 4, 2, together=False),
+        multicast_2d(11, 10, 5, 1, 1, 4, 1, 4, 1, together=False),
     ),
-    1024: (
-        multicast_2d(11, 10, 8, 1, 3, 7, 3, 7, 3, together=False),
-        multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1, together=False),
+    1280: (
+        multicast_2d(11, 10, 8, 1, 4, 8, 4, 8, 4, together=False),
+        multicast_2d(11, 10, 8, 1, 1, 8, 1, 8, 1, together=False),
     ),
-    2048: (
-        multicast_2d(11, 10, 8, 1, 3, 13, 6, 13, 6, together=False),
-        multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1, together=False),
+    2240: (
+        multicast_2d(11, 10, 8, 1, 4, 14, 8, 14, 8, together=False),
+        multicast_2d(11, 10, 7, 1, 1, 14, 1, 14, 1, together=False),
     ),
-    4096: (
-        multicast_2d(11, 10, 8, 1, 4, 13, 12, 26, 12, together=False),
-        multicast_2d(11, 10, 8, 1, 1, 26, 1, 26, 1, together=False),
+    3520: (
+        multicast_2d(11, 10, 8, 2, 2, 22, 2, 22, 10, together=False),
+        multicast_2d(11, 10, 5, 1, 1, 22, 1, 22, 1, together=False),
+    ),
+    5440: (
+        multicast_2d(11, 10, 8, 1, 4, 17, 8, 34, 16, together=False),
+        multicast_2d(11, 10, 5, 1, 1, 34, 1, 34, 1, together=False),
     ),
     8192: (
         multicast_2d(11, 10, 8, 1, 4, 13, 12, 52, 24, together=False),
@@ -258,12 +299,22 @@ SCORES = {
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
-    8: Places(L1, L1, L1, L1),
-    16: Places(L1, L1, L1, L1),
-    32: Places(L1, L1, L1, L1),
-    64: Places(L1, L1, L1, L1),
-    128: Places(L1, DRAM, L1, DRAM),
+    3: Places(L1, L1, L1, L1),
+    6: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
+    12: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, L1),
+    48: Places(L1, L1, L1, L1),
+    70: Places(DRAM, L1, L1, L1),
+    80: Places(L1, L1, L1, DRAM),
+    96: Places(L1, L1, L1, DRAM),
+    110: Places(L1, L1, L1, DRAM),
+    140: Places(L1, L1, L1, DRAM),
+    160: Places(L1, L1, L1, DRAM),
+    170: Places(L1, DRAM, L1, DRAM),
+    220: Places(L1, L1, L1, DRAM),
     256: Places(L1, DRAM, DRAM, DRAM),
 }
 

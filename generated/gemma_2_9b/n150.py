@@ -2,15 +2,15 @@
 
 Rebuild:   codegen build gemma-2-9b --target n150
 Manifest:  models/gemma-2-9b.toml
-Geometry:  45d9375cfbc2f126
+Geometry:  5d7670b218fa01d1
 
     42 layers of 3584 hidden and 14336 intermediate, 16 query and 8 key-value heads of 256, 256000 vocabulary
     1024 tokens of context, 32 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024
-    batched          2 4 8           128
+    single           1               32 128 256 512 768 1024
+    batched          2 4 8           32 128
     batched          2 4             256
     batched          2               512
 """
@@ -115,20 +115,25 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024)  # target.n150.lengths
+LENGTHS = (32, 128, 256, 512, 768, 1024)  # target.n150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "ac797d539a974063"),
-    Shape("single", 1, 256, 8, 0, "last", "ddf4ec5150a13ffe"),
-    Shape("single", 1, 512, 16, 0, "last", "45f43c2a99a566b6"),
-    Shape("single", 1, 1024, 32, 0, "last", "b170a567a4fa9a26"),
-    Shape("batched", 2, 128, 8, 0, "last", "57ee4429460dbc5b"),
-    Shape("batched", 4, 128, 16, 0, "last", "9e232ad456171338"),
-    Shape("batched", 8, 128, 32, 0, "last", "51489a5934a380bd"),
-    Shape("batched", 2, 256, 16, 0, "last", "0b874c1f153f526b"),
-    Shape("batched", 4, 256, 32, 0, "last", "dd5c432f93f96396"),
-    Shape("batched", 2, 512, 32, 0, "last", "37b137138e7e0d68"),
+    Shape("single", 1, 32, 1, 0, "last", "be8e09f30ea3b275"),
+    Shape("single", 1, 128, 4, 0, "last", "80e5563fcbb54b53"),
+    Shape("single", 1, 256, 8, 0, "last", "a2413595bff9e5f7"),
+    Shape("single", 1, 512, 16, 0, "last", "06dadcfdf8dd2474"),
+    Shape("single", 1, 768, 24, 0, "last", "05a6be394fef66ee"),
+    Shape("single", 1, 1024, 32, 0, "last", "a6f4685c00d4ef00"),
+    Shape("batched", 2, 32, 2, 0, "last", "97d0e34164f53f65"),
+    Shape("batched", 4, 32, 4, 0, "last", "be45fb8f1d174696"),
+    Shape("batched", 8, 32, 8, 0, "last", "7c806fe986dc8a7b"),
+    Shape("batched", 2, 128, 8, 0, "last", "1e5329a77f1ae2aa"),
+    Shape("batched", 4, 128, 16, 0, "last", "9d221d28e8e5198d"),
+    Shape("batched", 8, 128, 32, 0, "last", "e0d0db0f322bd34c"),
+    Shape("batched", 2, 256, 16, 0, "last", "b286aa0921fe9f76"),
+    Shape("batched", 4, 256, 32, 0, "last", "d4ebfa656aca3912"),
+    Shape("batched", 2, 512, 32, 0, "last", "8013b9ec89aeca04"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -170,27 +175,43 @@ def multicast_1d(columns, rows, inner, subblock_m, subblock_n, block_m, block_n,
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
+    ("query_key_value", 1): multicast_1d(8, 8, 8, 1, 2, 1, 4, 1, 4),
+    ("query_key_value", 2): multicast_1d(8, 8, 8, 1, 4, 2, 4, 2, 4),
     ("query_key_value", 4): multicast_1d(8, 8, 8, 1, 4, 4, 4, 4, 4),
     ("query_key_value", 8): multicast_1d(8, 8, 8, 1, 4, 8, 4, 8, 4),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 32, 2, 32),
+    ("query_key_value", 24): multicast_2d(8, 8, 8, 1, 4, 3, 32, 3, 32),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 32),
+    ("attention_output", 1): multicast_1d(8, 8, 8, 1, 1, 1, 2, 1, 2),
+    ("attention_output", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
     ("attention_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("attention_output", 8): multicast_2d(8, 8, 8, 1, 3, 1, 15, 1, 15),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("gate_up", 1): multicast_1d(8, 8, 8, 1, 4, 1, 8, 1, 8),
+    ("gate_up", 2): multicast_1d(8, 8, 8, 1, 4, 2, 8, 2, 8),
     ("gate_up", 4): multicast_1d(8, 8, 8, 1, 4, 4, 8, 4, 8),
     ("gate_up", 8): multicast_1d(8, 8, 8, 1, 4, 8, 8, 8, 8),
     ("gate_up", 16): multicast_2d(8, 8, 7, 1, 4, 2, 28, 2, 56),
+    ("gate_up", 24): multicast_2d(8, 8, 8, 1, 4, 3, 28, 3, 56),
     ("gate_up", 32): multicast_2d(8, 8, 7, 1, 4, 4, 28, 4, 56),
+    ("down", 1): multicast_1d(8, 8, 8, 1, 1, 1, 2, 1, 2),
+    ("down", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
     ("down", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("down", 8): multicast_2d(8, 8, 8, 1, 3, 1, 15, 1, 15),
     ("down", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("down", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
     ("head", 1): multicast_1d(8, 8, 7, 1, 3, 1, 63, 1, 126),
 }
 
 # tokens a row: how scores are cut, and their product with the values; one key-value head after another
 SCORES = {
+    32: (
+        multicast_2d(8, 2, 8, 1, 1, 1, 1, 1, 1, together=False),
+        multicast_2d(8, 2, 1, 1, 1, 1, 1, 1, 1, together=False),
+    ),
     128: (
         multicast_2d(8, 8, 8, 1, 1, 1, 1, 1, 1, together=False),
         multicast_2d(8, 8, 4, 1, 1, 1, 1, 1, 1, together=False),
@@ -203,6 +224,10 @@ SCORES = {
         multicast_2d(8, 8, 8, 2, 2, 4, 2, 4, 2, together=False),
         multicast_2d(8, 8, 8, 1, 1, 4, 1, 4, 1, together=False),
     ),
+    768: (
+        multicast_2d(8, 8, 8, 1, 3, 6, 3, 6, 3, together=False),
+        multicast_2d(8, 8, 8, 1, 1, 6, 1, 6, 1, together=False),
+    ),
     1024: (
         multicast_2d(8, 8, 8, 1, 4, 8, 4, 8, 4, together=False),
         multicast_2d(8, 8, 8, 1, 1, 8, 1, 8, 1, together=False),
@@ -211,9 +236,12 @@ SCORES = {
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
+    1: Places(L1, L1, L1, L1),
+    2: Places(L1, L1, L1, L1),
     4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, DRAM),
     32: Places(L1, L1, L1, DRAM),
 }
 

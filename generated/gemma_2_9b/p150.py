@@ -2,19 +2,19 @@
 
 Rebuild:   codegen build gemma-2-9b --target p150
 Manifest:  models/gemma-2-9b.toml
-Geometry:  56345cf358607f09
+Geometry:  b678a0469f52984e
 
     42 layers of 3584 hidden and 14336 intermediate, 16 query and 8 key-value heads of 256, 256000 vocabulary
     8192 tokens of context, 512 key-value blocks of 32 tokens
     bfloat16 weights, bfloat16 keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048 4096 8192
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    batched          2               4096
+    single           1               128 320 640 1280 1920 3200 5120 8192
+    batched          2 4 8 16 32     128
+    batched          2 4 8 16        320
+    batched          2 4 8           640
+    batched          2 4             1280 1920
+    batched          2               3200
 """
 
 from runtime.backend import ttnn
@@ -121,37 +121,35 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 keys and value
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)  # target.p150.lengths
+LENGTHS = (128, 320, 640, 1280, 1920, 3200, 5120, 8192)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "58502ece7119d5ab"),
-    Shape("single", 1, 256, 8, 0, "last", "5e2d2b178c7e4e3c"),
-    Shape("single", 1, 512, 16, 0, "last", "686698d4e4ecc64b"),
-    Shape("single", 1, 1024, 32, 0, "last", "4fc4408233e204de"),
-    Shape("single", 1, 2048, 64, 0, "last", "54e212c6f884b32e"),
-    Shape("single", 1, 4096, 128, 0, "last", "3a2dc0b9bc28adc5"),
-    Shape("single", 1, 8192, 256, 0, "last", "f5efbd3d7e7c8626"),
-    Shape("batched", 2, 128, 8, 0, "last", "d95a349b4f8442c9"),
-    Shape("batched", 4, 128, 16, 0, "last", "09250ede9c83400e"),
-    Shape("batched", 8, 128, 32, 0, "last", "1b4350c66098d34a"),
-    Shape("batched", 16, 128, 64, 0, "last", "8d5e96b48435728e"),
-    Shape("batched", 32, 128, 128, 0, "last", "d75a259ddb933318"),
-    Shape("batched", 2, 256, 16, 0, "last", "148c29b702b95734"),
-    Shape("batched", 4, 256, 32, 0, "last", "282bf63abdd10c14"),
-    Shape("batched", 8, 256, 64, 0, "last", "22a5bd5a8666a3ae"),
-    Shape("batched", 16, 256, 128, 0, "last", "01b6f50d6f2963b7"),
-    Shape("batched", 32, 256, 256, 0, "last", "766d7503a106e26a"),
-    Shape("batched", 2, 512, 32, 0, "last", "054c48cb3e0e2bcf"),
-    Shape("batched", 4, 512, 64, 0, "last", "8f96a76464182918"),
-    Shape("batched", 8, 512, 128, 0, "last", "8a15fd37c3ebf54f"),
-    Shape("batched", 16, 512, 256, 0, "last", "6a4a537f9d524bb1"),
-    Shape("batched", 2, 1024, 64, 0, "last", "f32955029bbbe0ad"),
-    Shape("batched", 4, 1024, 128, 0, "last", "221194f917148e8b"),
-    Shape("batched", 8, 1024, 256, 0, "last", "9d390d3b75c44937"),
-    Shape("batched", 2, 2048, 128, 0, "last", "18fd7a3b3095e082"),
-    Shape("batched", 4, 2048, 256, 0, "last", "c6beb1d336b385c0"),
-    Shape("batched", 2, 4096, 256, 0, "last", "d982c46178988eaf"),
+    Shape("single", 1, 128, 4, 0, "last", "dba1f2f2840b83a9"),
+    Shape("single", 1, 320, 10, 0, "last", "98367c47768217fa"),
+    Shape("single", 1, 640, 20, 0, "last", "0f9fb9b4c2542798"),
+    Shape("single", 1, 1280, 40, 0, "last", "455b155d1b210f46"),
+    Shape("single", 1, 1920, 60, 0, "last", "387e77e47a1f1807"),
+    Shape("single", 1, 3200, 100, 0, "last", "e5022769ff00f27b"),
+    Shape("single", 1, 5120, 160, 0, "last", "687f75cced6c04b9"),
+    Shape("single", 1, 8192, 256, 0, "last", "db280012bca35338"),
+    Shape("batched", 2, 128, 8, 0, "last", "501fb5ecd185f7fe"),
+    Shape("batched", 4, 128, 16, 0, "last", "cb6f5b398867df22"),
+    Shape("batched", 8, 128, 32, 0, "last", "baf03d3e707f6f42"),
+    Shape("batched", 16, 128, 64, 0, "last", "63692892cc79e0e6"),
+    Shape("batched", 32, 128, 128, 0, "last", "a59da5c6a1954356"),
+    Shape("batched", 2, 320, 20, 0, "last", "c1073d0233830c71"),
+    Shape("batched", 4, 320, 40, 0, "last", "39184e4c1cf10e0a"),
+    Shape("batched", 8, 320, 80, 0, "last", "6ef1fb26e43534f7"),
+    Shape("batched", 16, 320, 160, 0, "last", "2dfcc75794f80059"),
+    Shape("batched", 2, 640, 40, 0, "last", "582d0571fcc93ec1"),
+    Shape("batched", 4, 640, 80, 0, "last", "54e7c778ed5e23de"),
+    Shape("batched", 8, 640, 160, 0, "last", "478994d2608a3286"),
+    Shape("batched", 2, 1280, 80, 0, "last", "8bb5f58297a59496"),
+    Shape("batched", 4, 1280, 160, 0, "last", "4c6b09c9f511a8a9"),
+    Shape("batched", 2, 1920, 120, 0, "last", "494ebeb96904e70b"),
+    Shape("batched", 4, 1920, 240, 0, "last", "6b2eb61b6cd11607"),
+    Shape("batched", 2, 3200, 200, 0, "last", "3eff8f2664ae40db"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -195,31 +193,71 @@ def multicast_1d(columns, rows, inner, subblock_m, subblock_n, block_m, block_n,
 MATMULS = {
     ("query_key_value", 4): multicast_1d(11, 10, 8, 1, 3, 4, 3, 4, 3),
     ("query_key_value", 8): multicast_2d(11, 8, 8, 1, 4, 1, 24, 1, 24),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 4, 1, 24, 1, 24),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 24, 2, 24),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 4, 2, 24, 2, 24),
     ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 24),
-    ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 24),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 4, 4, 12, 4, 24),
+    ("query_key_value", 60): multicast_2d(11, 10, 8, 1, 4, 6, 12, 6, 24),
+    ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 4, 7, 8, 7, 24),
+    ("query_key_value", 80): multicast_2d(11, 10, 7, 1, 4, 8, 8, 8, 24),
+    ("query_key_value", 100): multicast_2d(11, 10, 8, 1, 4, 10, 8, 10, 24),
+    ("query_key_value", 120): multicast_2d(11, 10, 7, 1, 4, 12, 8, 12, 24),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 24),
+    ("query_key_value", 160): multicast_2d(11, 10, 8, 1, 4, 8, 8, 16, 24),
+    ("query_key_value", 200): multicast_2d(11, 10, 7, 1, 4, 10, 8, 20, 24),
+    ("query_key_value", 240): multicast_2d(11, 10, 8, 1, 4, 8, 12, 24, 24),
     ("query_key_value", 256): multicast_2d(11, 10, 8, 1, 4, 13, 8, 26, 24),
     ("attention_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("attention_output", 8): multicast_2d(11, 8, 8, 1, 4, 1, 12, 1, 12),
+    ("attention_output", 10): multicast_2d(11, 10, 8, 1, 4, 1, 12, 1, 12),
     ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("attention_output", 20): multicast_2d(11, 10, 8, 1, 4, 2, 12, 2, 12),
     ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("attention_output", 40): multicast_2d(11, 10, 8, 1, 4, 4, 12, 4, 12),
+    ("attention_output", 60): multicast_2d(11, 10, 8, 1, 4, 6, 4, 6, 12),
     ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
+    ("attention_output", 80): multicast_2d(11, 10, 8, 1, 4, 8, 12, 8, 12),
+    ("attention_output", 100): multicast_2d(11, 10, 8, 1, 4, 5, 12, 10, 12),
+    ("attention_output", 120): multicast_2d(11, 10, 8, 1, 4, 4, 12, 12, 12),
     ("attention_output", 128): multicast_2d(11, 10, 4, 1, 4, 13, 4, 13, 12),
+    ("attention_output", 160): multicast_2d(11, 10, 8, 1, 4, 8, 12, 16, 12),
+    ("attention_output", 200): multicast_2d(11, 10, 8, 1, 4, 10, 12, 20, 12),
+    ("attention_output", 240): multicast_2d(11, 10, 8, 1, 4, 8, 12, 24, 12),
     ("attention_output", 256): multicast_2d(11, 10, 4, 1, 4, 13, 12, 26, 12),
     ("gate_up", 4): multicast_1d(11, 10, 8, 1, 3, 4, 6, 4, 6),
     ("gate_up", 8): multicast_2d(11, 8, 4, 1, 4, 1, 44, 1, 44),
+    ("gate_up", 10): multicast_2d(11, 10, 4, 1, 4, 1, 44, 1, 44),
     ("gate_up", 16): multicast_2d(11, 8, 2, 1, 4, 2, 44, 2, 44),
+    ("gate_up", 20): multicast_2d(11, 10, 2, 1, 4, 2, 44, 2, 44),
     ("gate_up", 32): multicast_2d(11, 8, 2, 1, 4, 2, 44, 4, 44),
+    ("gate_up", 40): multicast_2d(11, 10, 4, 1, 4, 2, 44, 4, 44),
+    ("gate_up", 60): multicast_2d(11, 10, 4, 1, 4, 2, 44, 6, 44),
     ("gate_up", 64): multicast_2d(11, 10, 8, 1, 4, 7, 4, 7, 44),
+    ("gate_up", 80): multicast_2d(11, 10, 8, 1, 4, 8, 4, 8, 44),
+    ("gate_up", 100): multicast_2d(11, 10, 8, 2, 2, 10, 2, 10, 42),
+    ("gate_up", 120): multicast_2d(11, 10, 8, 2, 2, 12, 2, 12, 42),
     ("gate_up", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 44),
+    ("gate_up", 160): multicast_2d(11, 10, 8, 2, 2, 16, 2, 16, 42),
+    ("gate_up", 200): multicast_2d(11, 10, 8, 2, 2, 20, 2, 20, 42),
+    ("gate_up", 240): multicast_2d(11, 10, 8, 2, 2, 24, 2, 24, 42),
     ("gate_up", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 42),
     ("down", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("down", 8): multicast_2d(11, 8, 8, 1, 4, 1, 12, 1, 12),
+    ("down", 10): multicast_2d(11, 10, 8, 1, 4, 1, 12, 1, 12),
     ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("down", 20): multicast_2d(11, 10, 8, 1, 4, 2, 12, 2, 12),
     ("down", 32): multicast_2d(11, 8, 4, 1, 4, 4, 12, 4, 12),
+    ("down", 40): multicast_2d(11, 10, 8, 1, 4, 4, 12, 4, 12),
+    ("down", 60): multicast_2d(11, 10, 8, 1, 4, 6, 12, 6, 12),
     ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
+    ("down", 80): multicast_2d(11, 10, 8, 1, 4, 8, 12, 8, 12),
+    ("down", 100): multicast_2d(11, 10, 8, 1, 4, 10, 12, 10, 12),
+    ("down", 120): multicast_2d(11, 10, 8, 1, 4, 6, 12, 12, 12),
     ("down", 128): multicast_2d(11, 10, 4, 1, 4, 13, 12, 13, 12),
+    ("down", 160): multicast_2d(11, 10, 8, 1, 4, 8, 12, 16, 12),
+    ("down", 200): multicast_2d(11, 10, 8, 1, 4, 10, 12, 20, 12),
+    ("down", 240): multicast_2d(11, 10, 8, 1, 4, 8, 12, 24, 12),
     ("down", 256): multicast_2d(11, 10, 4, 1, 4, 13, 12, 26, 12),
     ("head", 1): multicast_1d(11, 10, 2, 1, 4, 1, 76, 1, 76),
 }
@@ -230,25 +268,29 @@ SCORES = {
         multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1, together=False),
         multicast_2d(11, 8, 4, 1, 1, 1, 1, 1, 1, together=False),
     ),
-    256: (
-        multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1, together=False),
-        multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1, together=False),
+    320: (
+        multicast_2d(11, 10, 8, 2, 1, 2, 1, 2, 1, together=False),
+        multicast_2d(11, 10, 5, 2, 1, 2, 1, 2, 1, together=False),
     ),
-    512: (
-        multicast_2d(11, 8, 8, 2, 2, 4, 2, 4, 2, together=False),
-        multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1, together=False),
+    640: (
+        multicast_2d(11, 10, 8, 2, 2, 4, 2, 4, 2, together=False),
+        multicast_2d(11, 10, 5, 4, 1, 4, 1, 4, 1, together=False),
     ),
-    1024: (
-        multicast_2d(11, 10, 8, 1, 3, 7, 3, 7, 3, together=False),
-        multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1, together=False),
+    1280: (
+        multicast_2d(11, 10, 8, 1, 4, 8, 4, 8, 4, together=False),
+        multicast_2d(11, 10, 8, 4, 1, 8, 1, 8, 1, together=False),
     ),
-    2048: (
-        multicast_2d(11, 10, 8, 1, 3, 13, 6, 13, 6, together=False),
-        multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1, together=False),
+    1920: (
+        multicast_2d(11, 10, 8, 2, 2, 12, 2, 12, 6, together=False),
+        multicast_2d(11, 10, 6, 4, 1, 12, 1, 12, 1, together=False),
     ),
-    4096: (
-        multicast_2d(11, 10, 4, 1, 4, 13, 12, 26, 12, together=False),
-        multicast_2d(11, 10, 8, 2, 1, 26, 1, 26, 1, together=False),
+    3200: (
+        multicast_2d(11, 10, 8, 2, 2, 20, 2, 20, 10, together=False),
+        multicast_2d(11, 10, 5, 4, 1, 20, 1, 20, 1, together=False),
+    ),
+    5120: (
+        multicast_2d(11, 10, 8, 4, 1, 32, 1, 32, 15, together=False),
+        multicast_2d(11, 10, 8, 4, 1, 32, 1, 32, 1, together=False),
     ),
     8192: (
         multicast_2d(11, 10, 8, 1, 4, 13, 8, 52, 24, together=False),
@@ -260,10 +302,20 @@ SCORES = {
 PLACES = {
     4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, L1),
     32: Places(DRAM, L1, L1, L1),
-    64: Places(L1, DRAM, L1, DRAM),
+    40: Places(L1, L1, L1, DRAM),
+    60: Places(L1, L1, L1, DRAM),
+    64: Places(L1, L1, DRAM, DRAM),
+    80: Places(L1, L1, DRAM, DRAM),
+    100: Places(L1, DRAM, L1, DRAM),
+    120: Places(L1, DRAM, L1, DRAM),
     128: Places(L1, DRAM, L1, DRAM),
+    160: Places(L1, DRAM, DRAM, DRAM),
+    200: Places(L1, DRAM, DRAM, DRAM),
+    240: Places(DRAM, DRAM, DRAM, DRAM),
     256: Places(DRAM, DRAM, DRAM, DRAM),
 }
 

@@ -2,23 +2,19 @@
 
 Rebuild:   codegen build gemma-3-1b --target n150
 Manifest:  models/gemma-3-1b.toml
-Geometry:  6809cfa902f2a260
+Geometry:  de12c487a71be582
 
     26 layers of 1152 hidden and 6912 intermediate, 4 query and 1 key-value heads of 256, 262144 vocabulary
     32768 tokens of context, 2048 key-value blocks of 32 tokens
     bfloat16 weights, bfloat16 keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               32 96 256 512 1024 1504 2048
+    batched          2 4 8           32 96 256 512 1024
+    batched          2 4             1504 2048
+    chunked          1               32 96 256 512 1024 1504 2048
+    chunked_batched  2 4 8           32 96 256 512 1024
+    chunked_batched  2 4             1504 2048
 """
 
 from runtime.backend import ttnn
@@ -60,7 +56,7 @@ PREFILL_CHUNK = 2048  # target.n150.prefill_chunk
 ALIGNMENT = 128  # lcm(32 block, 128 attention chunk)
 WINDOW_REACH = 512  # 511 tokens before a token, in multiples of the alignment
 # by the tokens of a chunk: blocks of the chunk and of the reach before it, rounded up to what attention reads at a time
-WINDOW_PAGES = {128: 24, 256: 24, 512: 32, 1024: 48, 2048: 80}
+WINDOW_PAGES = {32: 24, 96: 24, 256: 24, 512: 32, 1024: 48, 1504: 64, 2048: 80}
 
 GEOMETRY = Geometry(
     vocabulary=262144,
@@ -135,59 +131,63 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 keys and value
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
+WAVES = (1, 2, 4, 8)  # target.n150.waves
+LENGTHS = (32, 96, 256, 512, 1024, 1504, 2048)  # target.n150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "40199fe8c10ce567"),
-    Shape("single", 1, 256, 8, 0, "last", "36c3fbcbc623fc22"),
-    Shape("single", 1, 512, 16, 0, "last", "210fb815c88c3ee0"),
-    Shape("single", 1, 1024, 32, 0, "last", "1ad8929d39accae8"),
-    Shape("single", 1, 2048, 64, 0, "last", "b622737336b0967b"),
-    Shape("batched", 2, 128, 8, 0, "last", "7f2df4d7cc1d03a1"),
-    Shape("batched", 4, 128, 16, 0, "last", "4f15e2c3858ddf98"),
-    Shape("batched", 8, 128, 32, 0, "last", "a427e66f4b0db399"),
-    Shape("batched", 16, 128, 64, 0, "last", "6be86ccde6dd0826"),
-    Shape("batched", 32, 128, 128, 0, "last", "59f7cbe1bb011bb3"),
-    Shape("batched", 2, 256, 16, 0, "last", "8c5e4021dccd8243"),
-    Shape("batched", 4, 256, 32, 0, "last", "35ff3bec571f4f71"),
-    Shape("batched", 8, 256, 64, 0, "last", "76229d8529e5ea07"),
-    Shape("batched", 16, 256, 128, 0, "last", "74e884d89c11c557"),
-    Shape("batched", 32, 256, 256, 0, "last", "a12a75643858271f"),
-    Shape("batched", 2, 512, 32, 0, "last", "b03094cfc00f8b9b"),
-    Shape("batched", 4, 512, 64, 0, "last", "2882b2d8ecba959b"),
-    Shape("batched", 8, 512, 128, 0, "last", "3b324ac6e969b83c"),
-    Shape("batched", 16, 512, 256, 0, "last", "c38951f177482b4f"),
-    Shape("batched", 2, 1024, 64, 0, "last", "8d456598aa7b30ae"),
-    Shape("batched", 4, 1024, 128, 0, "last", "b3a108c178b94f60"),
-    Shape("batched", 8, 1024, 256, 0, "last", "46735d8da959d685"),
-    Shape("batched", 2, 2048, 128, 0, "last", "b2b0fe30e7725c3a"),
-    Shape("batched", 4, 2048, 256, 0, "last", "4fa132a1802e614d"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "e0843588a48c4e42"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "15f995b5b0286b0b"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "0b8cc91846722681"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "e06d802acec04fab"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "24a05cf6abf18b66"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "7380ea9dd3a78aef"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "30c7991b2e88a46d"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "71f291e03f9ea852"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "19f02b7b84b77375"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "6486193167ffa03f"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "6a1d1a6395bdceac"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "54e1114d1a497b8c"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "dafb914e0c36eb36"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "d115d6bf68dc5a71"),
-    Shape("chunked_batched", 32, 256, 256, 1056, "last", "c1206d01da074054"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "13fb7ad8ba926e32"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "de73d51ff74b58c7"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "57baa8fc5fe8e1aa"),
-    Shape("chunked_batched", 16, 512, 256, 1056, "last", "464f8037856070e0"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "40b6811710e0558e"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "45e9f29b9fcc0b67"),
-    Shape("chunked_batched", 8, 1024, 256, 1056, "last", "25add992e6c98015"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "9c68ade951a34c98"),
-    Shape("chunked_batched", 4, 2048, 256, 1056, "last", "40aec276dbd35cdb"),
+    Shape("single", 1, 32, 1, 0, "last", "47cea6778de15d18"),
+    Shape("single", 1, 96, 3, 0, "last", "01665084cc193d51"),
+    Shape("single", 1, 256, 8, 0, "last", "b37e268d15ed366f"),
+    Shape("single", 1, 512, 16, 0, "last", "193e3186b4fcd7ee"),
+    Shape("single", 1, 1024, 32, 0, "last", "70d18b7cfbcc9127"),
+    Shape("single", 1, 1504, 47, 0, "last", "f0fb008959f7ba4a"),
+    Shape("single", 1, 2048, 64, 0, "last", "b05e2f2b58810ef9"),
+    Shape("batched", 2, 32, 2, 0, "last", "80738148b4c8430c"),
+    Shape("batched", 4, 32, 4, 0, "last", "b0d382ec9814bc23"),
+    Shape("batched", 8, 32, 8, 0, "last", "8754afdef903c1fa"),
+    Shape("batched", 2, 96, 6, 0, "last", "671ccd110857d23d"),
+    Shape("batched", 4, 96, 12, 0, "last", "1c87946d2fec2950"),
+    Shape("batched", 8, 96, 24, 0, "last", "072aab66da821fe7"),
+    Shape("batched", 2, 256, 16, 0, "last", "c02c79b8e456c0a7"),
+    Shape("batched", 4, 256, 32, 0, "last", "cc3d497db6b08255"),
+    Shape("batched", 8, 256, 64, 0, "last", "a723e984c7386535"),
+    Shape("batched", 2, 512, 32, 0, "last", "4507979de0ad5fb0"),
+    Shape("batched", 4, 512, 64, 0, "last", "8e7a9791f8efa7b5"),
+    Shape("batched", 8, 512, 128, 0, "last", "a4506cac6386c91f"),
+    Shape("batched", 2, 1024, 64, 0, "last", "7d85b659ea01d4c8"),
+    Shape("batched", 4, 1024, 128, 0, "last", "e1824e5ade9cb752"),
+    Shape("batched", 8, 1024, 256, 0, "last", "3e31083e8e1bfccd"),
+    Shape("batched", 2, 1504, 94, 0, "last", "9b79bcd1015a9d20"),
+    Shape("batched", 4, 1504, 188, 0, "last", "37122581560a4da7"),
+    Shape("batched", 2, 2048, 128, 0, "last", "92ad60abeceafaa1"),
+    Shape("batched", 4, 2048, 256, 0, "last", "78a6d448d5dbeef5"),
+    Shape("chunked", 1, 32, 1, 1040, "last", "3a813f6308c1fe89"),
+    Shape("chunked", 1, 96, 3, 1040, "last", "2e7407aa79015c86"),
+    Shape("chunked", 1, 256, 8, 1040, "last", "66679970e155df7b"),
+    Shape("chunked", 1, 512, 16, 1040, "last", "9af7378d6d4703c1"),
+    Shape("chunked", 1, 1024, 32, 1040, "last", "cd816c1cca210f1b"),
+    Shape("chunked", 1, 1504, 47, 1040, "last", "1489914674a40d19"),
+    Shape("chunked", 1, 2048, 64, 1040, "last", "ff35a1ebd7850d69"),
+    Shape("chunked_batched", 2, 32, 2, 1040, "last", "a36dd7ae5879f255"),
+    Shape("chunked_batched", 4, 32, 4, 1040, "last", "e546ddd3bf0a76d2"),
+    Shape("chunked_batched", 8, 32, 8, 1040, "last", "0995ca40accff0cf"),
+    Shape("chunked_batched", 2, 96, 6, 1040, "last", "07c7443e39190556"),
+    Shape("chunked_batched", 4, 96, 12, 1040, "last", "28f7a3b3bd55f20c"),
+    Shape("chunked_batched", 8, 96, 24, 1040, "last", "d14c506f74b713c8"),
+    Shape("chunked_batched", 2, 256, 16, 1040, "last", "d736cc8d724fab83"),
+    Shape("chunked_batched", 4, 256, 32, 1040, "last", "df3473f44d7cdd72"),
+    Shape("chunked_batched", 8, 256, 64, 1040, "last", "e790879d1ff92553"),
+    Shape("chunked_batched", 2, 512, 32, 1040, "last", "ee4cb068016f2403"),
+    Shape("chunked_batched", 4, 512, 64, 1040, "last", "6ce95e08a5dc012e"),
+    Shape("chunked_batched", 8, 512, 128, 1040, "last", "39f7b5ec22d2d725"),
+    Shape("chunked_batched", 2, 1024, 64, 1040, "last", "f22436ce276b06b4"),
+    Shape("chunked_batched", 4, 1024, 128, 1040, "last", "01ec62ae5205aa06"),
+    Shape("chunked_batched", 8, 1024, 256, 1040, "last", "19880492ee81fa06"),
+    Shape("chunked_batched", 2, 1504, 94, 1040, "last", "67beec014c20ebfe"),
+    Shape("chunked_batched", 4, 1504, 188, 1040, "last", "f11023e48f48b8a5"),
+    Shape("chunked_batched", 2, 2048, 128, 1040, "last", "0fd67f857dffeb50"),
+    Shape("chunked_batched", 4, 2048, 256, 1040, "last", "e0250dc8feb517ec"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -239,97 +239,146 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
+    ("query_key_value", 1): multicast_1d(8, 8, 6, 1, 1, 1, 1, 1, 1),
+    ("query_key_value", 2): multicast_1d(8, 8, 6, 2, 1, 2, 1, 2, 1),
+    ("query_key_value", 3): multicast_1d(8, 8, 6, 3, 1, 3, 1, 3, 1),
     ("query_key_value", 4): multicast_1d(8, 8, 6, 4, 1, 4, 1, 4, 1),
+    ("query_key_value", 6): multicast_2d(8, 6, 6, 1, 3, 1, 6, 1, 6),
     ("query_key_value", 8): multicast_2d(8, 8, 6, 1, 3, 1, 6, 1, 6),
+    ("query_key_value", 12): multicast_2d(8, 6, 6, 1, 3, 2, 6, 2, 6),
     ("query_key_value", 16): multicast_2d(8, 8, 6, 1, 3, 2, 6, 2, 6),
+    ("query_key_value", 24): multicast_2d(8, 8, 6, 1, 3, 3, 6, 3, 6),
     ("query_key_value", 32): multicast_2d(8, 8, 6, 1, 3, 4, 6, 4, 6),
+    ("query_key_value", 47): multicast_2d(8, 8, 6, 1, 3, 6, 6, 6, 6),
     ("query_key_value", 64): multicast_2d(8, 8, 6, 2, 2, 8, 2, 8, 6),
+    ("query_key_value", 94): multicast_2d(8, 8, 6, 2, 2, 12, 2, 12, 6),
     ("query_key_value", 128): multicast_2d(8, 8, 6, 2, 2, 16, 2, 16, 6),
+    ("query_key_value", 188): multicast_2d(8, 8, 4, 2, 2, 24, 2, 24, 6),
     ("query_key_value", 256): multicast_2d(8, 8, 4, 2, 2, 32, 2, 32, 6),
+    ("attention_output", 1): multicast_1d(8, 8, 8, 1, 1, 1, 1, 1, 1),
+    ("attention_output", 2): multicast_1d(8, 8, 8, 2, 1, 2, 1, 2, 1),
+    ("attention_output", 3): multicast_1d(8, 8, 8, 3, 1, 3, 1, 3, 1),
     ("attention_output", 4): multicast_1d(8, 8, 8, 4, 1, 4, 1, 4, 1),
+    ("attention_output", 6): multicast_2d(8, 6, 8, 1, 3, 1, 6, 1, 6),
     ("attention_output", 8): multicast_2d(8, 8, 8, 1, 3, 1, 6, 1, 6),
+    ("attention_output", 12): multicast_2d(8, 6, 8, 1, 3, 2, 6, 2, 6),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 3, 2, 6, 2, 6),
+    ("attention_output", 24): multicast_2d(8, 8, 8, 1, 3, 3, 6, 3, 6),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 3, 4, 6, 4, 6),
+    ("attention_output", 47): multicast_2d(8, 8, 8, 2, 2, 6, 2, 6, 6),
     ("attention_output", 64): multicast_2d(8, 8, 8, 2, 2, 8, 2, 8, 6),
+    ("attention_output", 94): multicast_2d(8, 8, 8, 4, 1, 12, 1, 12, 5),
     ("attention_output", 128): multicast_2d(8, 8, 8, 4, 1, 16, 1, 16, 5),
+    ("attention_output", 188): multicast_2d(8, 8, 4, 4, 1, 24, 1, 24, 5),
     ("attention_output", 256): multicast_2d(8, 8, 8, 4, 1, 32, 1, 32, 5),
+    ("gate_up", 1): multicast_1d(8, 8, 6, 1, 4, 1, 4, 1, 4),
+    ("gate_up", 2): multicast_1d(8, 8, 6, 1, 4, 2, 4, 2, 4),
+    ("gate_up", 3): multicast_1d(8, 8, 6, 1, 4, 3, 4, 3, 4),
     ("gate_up", 4): multicast_1d(8, 8, 6, 1, 4, 4, 4, 4, 4),
+    ("gate_up", 6): multicast_1d(8, 8, 6, 1, 4, 6, 4, 6, 4),
     ("gate_up", 8): multicast_2d(8, 8, 6, 1, 4, 1, 28, 1, 28),
+    ("gate_up", 12): multicast_2d(8, 6, 6, 1, 4, 2, 28, 2, 28),
     ("gate_up", 16): multicast_2d(8, 8, 6, 1, 4, 2, 28, 2, 28),
+    ("gate_up", 24): multicast_2d(8, 8, 4, 1, 4, 3, 28, 3, 28),
     ("gate_up", 32): multicast_2d(8, 8, 4, 1, 4, 2, 28, 4, 28),
+    ("gate_up", 47): multicast_2d(8, 8, 6, 1, 4, 6, 4, 6, 28),
     ("gate_up", 64): multicast_2d(8, 8, 4, 1, 4, 4, 28, 8, 28),
+    ("gate_up", 94): multicast_2d(8, 8, 6, 1, 4, 3, 28, 12, 28),
     ("gate_up", 128): multicast_2d(8, 8, 4, 1, 4, 4, 28, 16, 28),
+    ("gate_up", 188): multicast_2d(8, 8, 4, 1, 4, 24, 4, 24, 28),
     ("gate_up", 256): multicast_2d(8, 8, 6, 1, 4, 16, 4, 32, 28),
+    ("down", 1): multicast_1d(8, 8, 8, 1, 1, 1, 1, 1, 1),
+    ("down", 2): multicast_1d(8, 8, 8, 2, 1, 2, 1, 2, 1),
+    ("down", 3): multicast_1d(8, 8, 8, 3, 1, 3, 1, 3, 1),
     ("down", 4): multicast_1d(8, 8, 8, 4, 1, 4, 1, 4, 1),
+    ("down", 6): multicast_2d(8, 6, 8, 1, 3, 1, 6, 1, 6),
     ("down", 8): multicast_2d(8, 8, 8, 1, 3, 1, 6, 1, 6),
+    ("down", 12): multicast_2d(8, 6, 8, 1, 3, 2, 6, 2, 6),
     ("down", 16): multicast_2d(8, 8, 8, 1, 3, 2, 6, 2, 6),
+    ("down", 24): multicast_2d(8, 8, 8, 1, 3, 3, 6, 3, 6),
     ("down", 32): multicast_2d(8, 8, 8, 1, 3, 4, 6, 4, 6),
+    ("down", 47): multicast_2d(8, 8, 8, 2, 2, 6, 2, 6, 6),
     ("down", 64): multicast_2d(8, 8, 8, 2, 2, 8, 2, 8, 6),
+    ("down", 94): multicast_2d(8, 8, 8, 4, 1, 12, 1, 12, 5),
     ("down", 128): multicast_2d(8, 8, 8, 4, 1, 16, 1, 16, 5),
+    ("down", 188): multicast_2d(8, 8, 8, 4, 1, 24, 1, 24, 5),
     ("down", 256): multicast_2d(8, 8, 8, 4, 1, 32, 1, 32, 5),
     ("head", 1): multicast_1d(8, 8, 6, 1, 4, 1, 64, 1, 128),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(32, 128),
+    ("single", 1, 32): attention_chunks(32, 32),
+    ("single", 1, 96): attention_chunks(32, 32),
     ("single", 1, 256): attention_chunks(32, 256),
     ("single", 1, 512): attention_chunks(32, 256),
     ("single", 1, 1024): attention_chunks(64, 256),
+    ("single", 1, 1504): attention_chunks(32, 32),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(32, 128),
-    ("batched", 4, 128): attention_chunks(32, 128),
-    ("batched", 8, 128): attention_chunks(64, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
+    ("batched", 2, 32): attention_chunks(32, 32),
+    ("batched", 4, 32): attention_chunks(32, 32),
+    ("batched", 8, 32): attention_chunks(32, 32),
+    ("batched", 2, 96): attention_chunks(32, 32),
+    ("batched", 4, 96): attention_chunks(32, 32),
+    ("batched", 8, 96): attention_chunks(32, 32),
     ("batched", 2, 256): attention_chunks(32, 256),
     ("batched", 4, 256): attention_chunks(64, 256),
     ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 128),
-    ("batched", 32, 256): attention_chunks(256, 128),
     ("batched", 2, 512): attention_chunks(64, 256),
     ("batched", 4, 512): attention_chunks(128, 256),
     ("batched", 8, 512): attention_chunks(256, 128),
-    ("batched", 16, 512): attention_chunks(256, 128),
     ("batched", 2, 1024): attention_chunks(128, 256),
     ("batched", 4, 1024): attention_chunks(256, 128),
     ("batched", 8, 1024): attention_chunks(256, 128),
+    ("batched", 2, 1504): attention_chunks(32, 32),
+    ("batched", 4, 1504): attention_chunks(32, 32),
     ("batched", 2, 2048): attention_chunks(256, 128),
     ("batched", 4, 2048): attention_chunks(256, 128),
-    ("chunked", 1, 128): attention_chunks(32, 128),
+    ("chunked", 1, 32): attention_chunks(32, 128),
+    ("chunked", 1, 96): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(32, 128),
     ("chunked", 1, 512): attention_chunks(32, 128),
     ("chunked", 1, 1024): attention_chunks(64, 128),
+    ("chunked", 1, 1504): attention_chunks(32, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(32, 128),
-    ("chunked_batched", 4, 128): attention_chunks(32, 128),
-    ("chunked_batched", 8, 128): attention_chunks(64, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
+    ("chunked_batched", 2, 32): attention_chunks(32, 128),
+    ("chunked_batched", 4, 32): attention_chunks(32, 128),
+    ("chunked_batched", 8, 32): attention_chunks(32, 128),
+    ("chunked_batched", 2, 96): attention_chunks(32, 128),
+    ("chunked_batched", 4, 96): attention_chunks(32, 128),
+    ("chunked_batched", 8, 96): attention_chunks(32, 128),
     ("chunked_batched", 2, 256): attention_chunks(32, 128),
     ("chunked_batched", 4, 256): attention_chunks(64, 128),
     ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
     ("chunked_batched", 2, 512): attention_chunks(64, 128),
     ("chunked_batched", 4, 512): attention_chunks(128, 128),
     ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
     ("chunked_batched", 2, 1024): attention_chunks(128, 128),
     ("chunked_batched", 4, 1024): attention_chunks(128, 128),
     ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1504): attention_chunks(32, 128),
+    ("chunked_batched", 4, 1504): attention_chunks(32, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
+    1: Places(L1, L1, L1, L1),
+    2: Places(L1, L1, L1, L1),
+    3: Places(L1, L1, L1, L1),
     4: Places(L1, L1, L1, L1),
+    6: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    12: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, L1),
     32: Places(L1, L1, L1, L1),
+    47: Places(L1, L1, L1, L1),
     64: Places(DRAM, L1, L1, DRAM),
+    94: Places(L1, L1, L1, DRAM),
     128: Places(L1, DRAM, DRAM, DRAM),
+    188: Places(L1, L1, L1, DRAM),
     256: Places(L1, DRAM, DRAM, DRAM),
 }
 

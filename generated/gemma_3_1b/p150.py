@@ -2,23 +2,21 @@
 
 Rebuild:   codegen build gemma-3-1b --target p150
 Manifest:  models/gemma-3-1b.toml
-Geometry:  13125aac94314bec
+Geometry:  881b7ad3c831abae
 
     26 layers of 1152 hidden and 6912 intermediate, 4 query and 1 key-value heads of 256, 262144 vocabulary
     32768 tokens of context, 4096 key-value blocks of 32 tokens
     bfloat16 weights, bfloat16 keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               32 256 640 1280 2048
+    batched          2 4 8 16 32     32 256
+    batched          2 4 8           640
+    batched          2 4             1280 2048
+    chunked          1               32 256 640 1280 2048
+    chunked_batched  2 4 8 16 32     32 256
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1280 2048
 """
 
 from runtime.backend import ttnn
@@ -60,7 +58,7 @@ PREFILL_CHUNK = 2048  # target.p150.prefill_chunk
 ALIGNMENT = 128  # lcm(32 block, 128 attention chunk)
 WINDOW_REACH = 512  # 511 tokens before a token, in multiples of the alignment
 # by the tokens of a chunk: blocks of the chunk and of the reach before it, rounded up to what attention reads at a time
-WINDOW_PAGES = {128: 24, 256: 24, 512: 32, 1024: 48, 2048: 80}
+WINDOW_PAGES = {32: 24, 256: 24, 640: 40, 1280: 56, 2048: 80}
 
 GEOMETRY = Geometry(
     vocabulary=262144,
@@ -136,58 +134,54 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 keys and value
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+LENGTHS = (32, 256, 640, 1280, 2048)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "1894b97358efb63e"),
-    Shape("single", 1, 256, 8, 0, "last", "a96e73a50466d7af"),
-    Shape("single", 1, 512, 16, 0, "last", "6e2d0cbaf7180f85"),
-    Shape("single", 1, 1024, 32, 0, "last", "54fe46a08230ef0b"),
-    Shape("single", 1, 2048, 64, 0, "last", "8fa87b35d3e6b65d"),
-    Shape("batched", 2, 128, 8, 0, "last", "6c302e5d76f11782"),
-    Shape("batched", 4, 128, 16, 0, "last", "0b9facede161b3cf"),
-    Shape("batched", 8, 128, 32, 0, "last", "245e37ec25dd949a"),
-    Shape("batched", 16, 128, 64, 0, "last", "57583d0914e1d2cd"),
-    Shape("batched", 32, 128, 128, 0, "last", "f8afd2b04358a343"),
-    Shape("batched", 2, 256, 16, 0, "last", "8972f1cee0d1c231"),
-    Shape("batched", 4, 256, 32, 0, "last", "4e8ec047e1b64f65"),
-    Shape("batched", 8, 256, 64, 0, "last", "87bdecaee79b7adc"),
-    Shape("batched", 16, 256, 128, 0, "last", "ca38e337b19ef458"),
-    Shape("batched", 32, 256, 256, 0, "last", "0d51658017f3de14"),
-    Shape("batched", 2, 512, 32, 0, "last", "5761508a14dee4b2"),
-    Shape("batched", 4, 512, 64, 0, "last", "d683928f83d6bf1c"),
-    Shape("batched", 8, 512, 128, 0, "last", "7286044b2c84df58"),
-    Shape("batched", 16, 512, 256, 0, "last", "8a124d4e445b5e9b"),
-    Shape("batched", 2, 1024, 64, 0, "last", "5ffdb088e7487b1f"),
-    Shape("batched", 4, 1024, 128, 0, "last", "012d2a882b9b7eee"),
-    Shape("batched", 8, 1024, 256, 0, "last", "87ee13eb451e3b5a"),
-    Shape("batched", 2, 2048, 128, 0, "last", "fe43965c1b6fba6e"),
-    Shape("batched", 4, 2048, 256, 0, "last", "0bcac207a980105b"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "7bdc4f0350b805c0"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "8bbbdb8ba886f8c0"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "d0d3a1a8ed43d803"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "dc9c9aafcdb6328f"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "947f00dc09ccdc34"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "36023af93df4a217"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "851e396304247793"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "102efcc8637ba949"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "a495039749762a36"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "803875c74f9934f1"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "5015d4d8e0b71a41"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "a903ecc8ba988573"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "4b5301be8734c761"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "534ce28367a48d49"),
-    Shape("chunked_batched", 32, 256, 256, 1056, "last", "9f54ac35c839a0f8"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "f15bd1a32d989334"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "bed34ec37da2d33f"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "30643ba97c069787"),
-    Shape("chunked_batched", 16, 512, 256, 1056, "last", "31e98871872c2785"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "fa8926cf699cccc3"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "1b01d5e669656455"),
-    Shape("chunked_batched", 8, 1024, 256, 1056, "last", "a67bbb529453174e"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "8064cad77032b2c1"),
-    Shape("chunked_batched", 4, 2048, 256, 1056, "last", "2fe38043973efdb6"),
+    Shape("single", 1, 32, 1, 0, "last", "d202c4c59348fb19"),
+    Shape("single", 1, 256, 8, 0, "last", "21a91ac61b856a9d"),
+    Shape("single", 1, 640, 20, 0, "last", "688252c891f187fa"),
+    Shape("single", 1, 1280, 40, 0, "last", "2e138ce8c57ce363"),
+    Shape("single", 1, 2048, 64, 0, "last", "a6bab9f6684cbce7"),
+    Shape("batched", 2, 32, 2, 0, "last", "2110232802af17b3"),
+    Shape("batched", 4, 32, 4, 0, "last", "dc1bcceb1f13eada"),
+    Shape("batched", 8, 32, 8, 0, "last", "acf2f48d7f17b777"),
+    Shape("batched", 16, 32, 16, 0, "last", "693b5ecb8793ac4e"),
+    Shape("batched", 32, 32, 32, 0, "last", "0a115fb6dca3fc20"),
+    Shape("batched", 2, 256, 16, 0, "last", "a86031853a267e12"),
+    Shape("batched", 4, 256, 32, 0, "last", "0ec2c9ce97356e7b"),
+    Shape("batched", 8, 256, 64, 0, "last", "a634a1b03e9bfb75"),
+    Shape("batched", 16, 256, 128, 0, "last", "5a8a8368e4b6703e"),
+    Shape("batched", 32, 256, 256, 0, "last", "a278ee6b3dcb2105"),
+    Shape("batched", 2, 640, 40, 0, "last", "e2dba1d6bd30bc6a"),
+    Shape("batched", 4, 640, 80, 0, "last", "60d1228284193a44"),
+    Shape("batched", 8, 640, 160, 0, "last", "7d9212ddd0a9c784"),
+    Shape("batched", 2, 1280, 80, 0, "last", "dfe1fc1fd21f995f"),
+    Shape("batched", 4, 1280, 160, 0, "last", "65c8e83f3abce985"),
+    Shape("batched", 2, 2048, 128, 0, "last", "5eb0fcfb1f0a5e75"),
+    Shape("batched", 4, 2048, 256, 0, "last", "b0ce9a2c6b31abf3"),
+    Shape("chunked", 1, 32, 1, 1048, "last", "24636bc69fede761"),
+    Shape("chunked", 1, 256, 8, 1048, "last", "3cafbc2435e782c5"),
+    Shape("chunked", 1, 640, 20, 1048, "last", "6bc2756a565da735"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "e26b4f7e939870f1"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "4e8afe34e441d908"),
+    Shape("chunked_batched", 2, 32, 2, 1048, "last", "c2f0ae4a30f952f5"),
+    Shape("chunked_batched", 4, 32, 4, 1048, "last", "8c5b10984583fa71"),
+    Shape("chunked_batched", 8, 32, 8, 1048, "last", "03822ecb92abe29d"),
+    Shape("chunked_batched", 16, 32, 16, 1048, "last", "ca680f880cd786d0"),
+    Shape("chunked_batched", 32, 32, 32, 1048, "last", "27c18c5f7f334c4a"),
+    Shape("chunked_batched", 2, 256, 16, 1048, "last", "a9f190756fee08ee"),
+    Shape("chunked_batched", 4, 256, 32, 1048, "last", "fcb85b8809193f94"),
+    Shape("chunked_batched", 8, 256, 64, 1048, "last", "fe56a8806114eee4"),
+    Shape("chunked_batched", 16, 256, 128, 1048, "last", "30089fd1ee779b38"),
+    Shape("chunked_batched", 32, 256, 256, 1048, "last", "ed1be947cd2d976a"),
+    Shape("chunked_batched", 2, 640, 40, 1048, "last", "d5c7934e8254f48f"),
+    Shape("chunked_batched", 4, 640, 80, 1048, "last", "f28a8a6fc54c86f4"),
+    Shape("chunked_batched", 8, 640, 160, 1048, "last", "9095e8f8e4483d48"),
+    Shape("chunked_batched", 2, 1280, 80, 1048, "last", "0dc04dff0f4ccc52"),
+    Shape("chunked_batched", 4, 1280, 160, 1048, "last", "94be8b573d83443a"),
+    Shape("chunked_batched", 2, 2048, 128, 1048, "last", "611ff83b33a8d807"),
+    Shape("chunked_batched", 4, 2048, 256, 1048, "last", "f048de027ef29290"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -239,97 +233,123 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
+    ("query_key_value", 1): multicast_1d(11, 10, 6, 1, 1, 1, 1, 1, 1),
+    ("query_key_value", 2): multicast_1d(11, 10, 6, 2, 1, 2, 1, 2, 1),
     ("query_key_value", 4): multicast_1d(11, 10, 6, 4, 1, 4, 1, 4, 1),
     ("query_key_value", 8): multicast_2d(11, 8, 6, 1, 3, 1, 6, 1, 6),
     ("query_key_value", 16): multicast_2d(11, 8, 6, 1, 3, 2, 6, 2, 6),
+    ("query_key_value", 20): multicast_2d(11, 10, 6, 1, 3, 2, 6, 2, 6),
     ("query_key_value", 32): multicast_2d(11, 8, 6, 1, 3, 4, 6, 4, 6),
+    ("query_key_value", 40): multicast_2d(11, 10, 6, 1, 3, 4, 6, 4, 6),
     ("query_key_value", 64): multicast_2d(11, 10, 6, 1, 3, 7, 6, 7, 6),
+    ("query_key_value", 80): multicast_2d(11, 10, 6, 2, 2, 8, 2, 8, 6),
     ("query_key_value", 128): multicast_2d(11, 10, 6, 1, 3, 13, 6, 13, 6),
+    ("query_key_value", 160): multicast_2d(11, 10, 6, 4, 1, 16, 1, 16, 5),
     ("query_key_value", 256): multicast_2d(11, 10, 6, 2, 2, 26, 2, 26, 6),
+    ("attention_output", 1): multicast_1d(11, 10, 8, 1, 1, 1, 1, 1, 1),
+    ("attention_output", 2): multicast_1d(11, 10, 8, 2, 1, 2, 1, 2, 1),
     ("attention_output", 4): multicast_2d(11, 4, 8, 1, 4, 1, 4, 1, 4),
     ("attention_output", 8): multicast_2d(11, 8, 8, 1, 4, 1, 4, 1, 4),
     ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 4, 2, 4),
+    ("attention_output", 20): multicast_2d(11, 10, 8, 1, 4, 2, 4, 2, 4),
     ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 4, 4, 4),
+    ("attention_output", 40): multicast_2d(11, 10, 8, 1, 4, 4, 4, 4, 4),
     ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 4, 7, 4),
+    ("attention_output", 80): multicast_2d(11, 10, 8, 1, 4, 8, 4, 8, 4),
     ("attention_output", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 4),
+    ("attention_output", 160): multicast_2d(11, 10, 8, 1, 4, 16, 4, 16, 4),
     ("attention_output", 256): multicast_2d(11, 10, 8, 1, 4, 13, 4, 26, 4),
+    ("gate_up", 1): multicast_1d(11, 10, 6, 1, 2, 1, 2, 1, 2),
+    ("gate_up", 2): multicast_1d(11, 10, 6, 2, 2, 2, 2, 2, 2),
     ("gate_up", 4): multicast_1d(11, 10, 6, 2, 2, 4, 2, 4, 2),
     ("gate_up", 8): multicast_1d(11, 10, 6, 2, 2, 8, 2, 8, 2),
     ("gate_up", 16): multicast_2d(11, 8, 6, 1, 4, 2, 20, 2, 20),
+    ("gate_up", 20): multicast_2d(11, 10, 6, 1, 4, 2, 20, 2, 20),
     ("gate_up", 32): multicast_2d(11, 8, 6, 1, 4, 4, 20, 4, 20),
+    ("gate_up", 40): multicast_2d(11, 10, 6, 1, 4, 4, 20, 4, 20),
     ("gate_up", 64): multicast_2d(11, 10, 6, 1, 4, 7, 4, 7, 20),
+    ("gate_up", 80): multicast_2d(11, 10, 6, 1, 4, 8, 4, 8, 20),
     ("gate_up", 128): multicast_2d(11, 10, 6, 1, 4, 13, 4, 13, 20),
+    ("gate_up", 160): multicast_2d(11, 10, 6, 1, 4, 4, 20, 16, 20),
     ("gate_up", 256): multicast_2d(11, 10, 4, 1, 4, 26, 4, 26, 20),
+    ("down", 1): multicast_1d(11, 10, 8, 1, 1, 1, 1, 1, 1),
+    ("down", 2): multicast_1d(11, 10, 8, 2, 1, 2, 1, 2, 1),
     ("down", 4): multicast_2d(11, 4, 8, 1, 4, 1, 4, 1, 4),
     ("down", 8): multicast_2d(11, 8, 8, 1, 4, 1, 4, 1, 4),
     ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 4, 2, 4),
+    ("down", 20): multicast_2d(11, 10, 8, 1, 4, 2, 4, 2, 4),
     ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 4, 4, 4),
+    ("down", 40): multicast_2d(11, 10, 8, 1, 4, 4, 4, 4, 4),
     ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 4, 7, 4),
+    ("down", 80): multicast_2d(11, 10, 8, 1, 4, 4, 4, 8, 4),
     ("down", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 4),
+    ("down", 160): multicast_2d(11, 10, 8, 1, 4, 16, 4, 16, 4),
     ("down", 256): multicast_2d(11, 10, 6, 1, 4, 26, 4, 26, 4),
     ("head", 1): multicast_1d(11, 10, 4, 1, 4, 1, 76, 1, 76),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(32, 128),
+    ("single", 1, 32): attention_chunks(32, 32),
     ("single", 1, 256): attention_chunks(32, 256),
-    ("single", 1, 512): attention_chunks(32, 256),
-    ("single", 1, 1024): attention_chunks(64, 256),
+    ("single", 1, 640): attention_chunks(32, 128),
+    ("single", 1, 1280): attention_chunks(64, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(32, 128),
-    ("batched", 4, 128): attention_chunks(32, 128),
-    ("batched", 8, 128): attention_chunks(64, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(64, 128),
+    ("batched", 2, 32): attention_chunks(32, 32),
+    ("batched", 4, 32): attention_chunks(32, 32),
+    ("batched", 8, 32): attention_chunks(32, 32),
+    ("batched", 16, 32): attention_chunks(32, 32),
+    ("batched", 32, 32): attention_chunks(32, 32),
     ("batched", 2, 256): attention_chunks(32, 256),
     ("batched", 4, 256): attention_chunks(64, 256),
     ("batched", 8, 256): attention_chunks(128, 256),
     ("batched", 16, 256): attention_chunks(256, 128),
     ("batched", 32, 256): attention_chunks(128, 256),
-    ("batched", 2, 512): attention_chunks(64, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 128),
-    ("batched", 16, 512): attention_chunks(128, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 128),
-    ("batched", 8, 1024): attention_chunks(128, 256),
+    ("batched", 2, 640): attention_chunks(64, 128),
+    ("batched", 4, 640): attention_chunks(128, 128),
+    ("batched", 8, 640): attention_chunks(64, 128),
+    ("batched", 2, 1280): attention_chunks(128, 256),
+    ("batched", 4, 1280): attention_chunks(256, 128),
     ("batched", 2, 2048): attention_chunks(256, 128),
     ("batched", 4, 2048): attention_chunks(128, 256),
-    ("chunked", 1, 128): attention_chunks(32, 128),
+    ("chunked", 1, 32): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(32, 128),
-    ("chunked", 1, 512): attention_chunks(32, 128),
-    ("chunked", 1, 1024): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(32, 128),
+    ("chunked", 1, 1280): attention_chunks(64, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(32, 128),
-    ("chunked_batched", 4, 128): attention_chunks(32, 128),
-    ("chunked_batched", 8, 128): attention_chunks(64, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(64, 128),
+    ("chunked_batched", 2, 32): attention_chunks(32, 128),
+    ("chunked_batched", 4, 32): attention_chunks(32, 128),
+    ("chunked_batched", 8, 32): attention_chunks(32, 128),
+    ("chunked_batched", 16, 32): attention_chunks(32, 128),
+    ("chunked_batched", 32, 32): attention_chunks(32, 128),
     ("chunked_batched", 2, 256): attention_chunks(32, 128),
     ("chunked_batched", 4, 256): attention_chunks(64, 128),
     ("chunked_batched", 8, 256): attention_chunks(128, 128),
     ("chunked_batched", 16, 256): attention_chunks(64, 128),
     ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(64, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(64, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(64, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 640): attention_chunks(64, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(64, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1280): attention_chunks(64, 128),
     ("chunked_batched", 2, 2048): attention_chunks(64, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
+    1: Places(L1, L1, L1, L1),
+    2: Places(L1, L1, L1, L1),
     4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, L1),
     32: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, L1),
     64: Places(DRAM, L1, L1, L1),
+    80: Places(L1, L1, L1, L1),
     128: Places(L1, DRAM, L1, DRAM),
+    160: Places(L1, DRAM, L1, DRAM),
     256: Places(L1, DRAM, L1, DRAM),
 }
 

@@ -2,19 +2,17 @@
 
 Rebuild:   codegen build gemma-3-27b --target p150
 Manifest:  models/gemma-3-27b.toml
-Geometry:  e072be8ea8cf6f9a
+Geometry:  12e06cdc8f270e9d
 
     62 layers of 5376 hidden and 21504 intermediate, 32 query and 16 key-value heads of 128, 262208 vocabulary
     32768 tokens of context, 1024 key-value blocks of 32 tokens
     bfloat4_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 512 2048
-    batched          2 4 8           128 512
-    batched          2               2048
-    chunked          1               128 512 2048
-    chunked_batched  2 4 8           128 512
-    chunked_batched  2               2048
+    single           1               64 320 640 1280 2048
+    batched          2               64 320 640 1280 2048
+    chunked          1               64 320 640 1280 2048
+    chunked_batched  2               64 320 640 1280 2048
 """
 
 from runtime.backend import ttnn
@@ -62,7 +60,7 @@ PREFILL_CHUNK = 2048  # target.p150.prefill_chunk
 ALIGNMENT = 128  # lcm(32 block, 128 attention chunk)
 WINDOW_REACH = 1024  # 1023 tokens before a token, in multiples of the alignment
 # by the tokens of a chunk: blocks of the chunk and of the reach before it, rounded up to what attention reads at a time
-WINDOW_PAGES = {128: 40, 512: 48, 2048: 96}
+WINDOW_PAGES = {64: 40, 320: 48, 640: 56, 1280: 72, 2048: 96}
 
 GEOMETRY = Geometry(
     vocabulary=262208,
@@ -138,31 +136,31 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8)  # target.p150.waves
-LENGTHS = (128, 512, 2048)  # target.p150.lengths
+WAVES = (1, 2)  # target.p150.waves
+LENGTHS = (64, 320, 640, 1280, 2048)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "a1ed3a47415867ce"),
-    Shape("single", 1, 512, 16, 0, "last", "7e8a3a4aa4724fc1"),
-    Shape("single", 1, 2048, 64, 0, "last", "83e7492e1d27d946"),
-    Shape("batched", 2, 128, 8, 0, "last", "d126e5508c080c48"),
-    Shape("batched", 4, 128, 16, 0, "last", "9cc7a6a62267cc92"),
-    Shape("batched", 8, 128, 32, 0, "last", "109596f085f65c32"),
-    Shape("batched", 2, 512, 32, 0, "last", "cd2a0205cc82fd3c"),
-    Shape("batched", 4, 512, 64, 0, "last", "8a96f28a624ff1d3"),
-    Shape("batched", 8, 512, 128, 0, "last", "ee58466f697c8659"),
-    Shape("batched", 2, 2048, 128, 0, "last", "c3506e1d4f5385e4"),
-    Shape("chunked", 1, 128, 4, 1072, "last", "8c50ab6de691edb0"),
-    Shape("chunked", 1, 512, 16, 1072, "last", "ff85ea53a8d4812d"),
-    Shape("chunked", 1, 2048, 64, 1072, "last", "6e321419c277c81c"),
-    Shape("chunked_batched", 2, 128, 8, 1072, "last", "eefa377da2571ab7"),
-    Shape("chunked_batched", 4, 128, 16, 1072, "last", "e11a424de73a172a"),
-    Shape("chunked_batched", 8, 128, 32, 1072, "last", "9b0b5e9ced157f58"),
-    Shape("chunked_batched", 2, 512, 32, 1072, "last", "3360326b0af3fc5b"),
-    Shape("chunked_batched", 4, 512, 64, 1072, "last", "e196fde985847c98"),
-    Shape("chunked_batched", 8, 512, 128, 1072, "last", "8ceab1b89ecdaee8"),
-    Shape("chunked_batched", 2, 2048, 128, 1072, "last", "23576869c127cad5"),
+    Shape("single", 1, 64, 2, 0, "last", "9609229338deb20c"),
+    Shape("single", 1, 320, 10, 0, "last", "7ae35a2edac93786"),
+    Shape("single", 1, 640, 20, 0, "last", "9de5a45350d511db"),
+    Shape("single", 1, 1280, 40, 0, "last", "2bbda9f4a7f7b0ed"),
+    Shape("single", 1, 2048, 64, 0, "last", "148fae3585b8b8e6"),
+    Shape("batched", 2, 64, 4, 0, "last", "1c5e95bb2d7e2483"),
+    Shape("batched", 2, 320, 20, 0, "last", "103400984402a689"),
+    Shape("batched", 2, 640, 40, 0, "last", "61ae94da1fd45ec8"),
+    Shape("batched", 2, 1280, 80, 0, "last", "8020d3decd737ac0"),
+    Shape("batched", 2, 2048, 128, 0, "last", "9d0b0bc068f78940"),
+    Shape("chunked", 1, 64, 2, 1048, "last", "9e465fed5041f99c"),
+    Shape("chunked", 1, 320, 10, 1048, "last", "8c61d784e1af5189"),
+    Shape("chunked", 1, 640, 20, 1048, "last", "6cd5f04db6340c91"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "a6cced550480a97d"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "454fb815428a381f"),
+    Shape("chunked_batched", 2, 64, 4, 1048, "last", "367943a25ae39b59"),
+    Shape("chunked_batched", 2, 320, 20, 1048, "last", "d1ee4d8f2086feab"),
+    Shape("chunked_batched", 2, 640, 40, 1048, "last", "cdab4bb9d6dadcda"),
+    Shape("chunked_batched", 2, 1280, 80, 1048, "last", "94cb3924ae2b6198"),
+    Shape("chunked_batched", 2, 2048, 128, 1048, "last", "5d17f640aa745f5a"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -214,64 +212,74 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
+    ("query_key_value", 2): multicast_1d(11, 10, 8, 1, 3, 2, 3, 2, 3),
     ("query_key_value", 4): multicast_1d(11, 10, 8, 1, 3, 4, 3, 4, 3),
-    ("query_key_value", 8): multicast_2d(11, 8, 8, 1, 3, 1, 24, 1, 24),
-    ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 24, 2, 24),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 24, 4, 24),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 24, 1, 24),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 4, 2, 24, 2, 24),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 4, 4, 24, 4, 24),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 24),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 1, 4, 4, 24, 8, 24),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 24),
+    ("attention_output", 2): multicast_1d(11, 10, 8, 1, 1, 2, 2, 2, 2),
     ("attention_output", 4): multicast_1d(11, 10, 8, 1, 1, 4, 2, 4, 2),
-    ("attention_output", 8): multicast_2d(11, 8, 8, 1, 2, 1, 16, 1, 16),
-    ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
-    ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
-    ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 8, 7, 16),
+    ("attention_output", 10): multicast_2d(11, 10, 8, 1, 2, 1, 16, 1, 16),
+    ("attention_output", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 40): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
+    ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
+    ("attention_output", 80): multicast_2d(11, 10, 8, 1, 4, 4, 16, 8, 16),
     ("attention_output", 128): multicast_2d(11, 10, 4, 1, 4, 13, 8, 13, 16),
+    ("gate_up", 2): multicast_1d(11, 10, 8, 1, 4, 2, 8, 2, 8),
     ("gate_up", 4): multicast_1d(11, 10, 8, 1, 4, 4, 8, 4, 8),
-    ("gate_up", 8): multicast_1d(11, 10, 8, 1, 4, 8, 8, 8, 8),
-    ("gate_up", 16): multicast_2d(11, 8, 8, 1, 4, 2, 32, 2, 64),
-    ("gate_up", 32): multicast_2d(11, 8, 8, 1, 4, 4, 32, 4, 64),
+    ("gate_up", 10): multicast_2d(11, 10, 8, 1, 3, 1, 63, 1, 63),
+    ("gate_up", 20): multicast_2d(11, 10, 8, 1, 4, 2, 32, 2, 64),
+    ("gate_up", 40): multicast_2d(11, 10, 8, 1, 4, 4, 32, 4, 64),
     ("gate_up", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 64),
+    ("gate_up", 80): multicast_2d(11, 10, 8, 1, 4, 8, 16, 8, 64),
     ("gate_up", 128): multicast_2d(11, 10, 6, 1, 4, 13, 8, 13, 64),
+    ("down", 2): multicast_1d(11, 10, 8, 1, 1, 2, 2, 2, 2),
     ("down", 4): multicast_1d(11, 10, 8, 1, 1, 4, 2, 4, 2),
-    ("down", 8): multicast_2d(11, 8, 8, 1, 2, 1, 16, 1, 16),
-    ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
-    ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("down", 10): multicast_2d(11, 10, 8, 1, 2, 1, 16, 1, 16),
+    ("down", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 40): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
     ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
+    ("down", 80): multicast_2d(11, 10, 8, 1, 4, 8, 16, 8, 16),
     ("down", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 16),
     ("head", 1): multicast_1d(11, 10, 4, 1, 4, 1, 76, 1, 76),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
-    ("single", 1, 512): attention_chunks(256, 256),
+    ("single", 1, 64): attention_chunks(32, 64),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
+    ("batched", 2, 64): attention_chunks(64, 64),
+    ("batched", 2, 320): attention_chunks(64, 64),
+    ("batched", 2, 640): attention_chunks(128, 128),
+    ("batched", 2, 1280): attention_chunks(256, 256),
     ("batched", 2, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
+    ("chunked", 1, 64): attention_chunks(32, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
+    ("chunked_batched", 2, 64): attention_chunks(64, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
+    2: Places(L1, L1, L1, L1),
     4: Places(L1, L1, L1, L1),
-    8: Places(L1, L1, L1, L1),
-    16: Places(L1, L1, L1, L1),
-    32: Places(L1, L1, L1, DRAM),
+    10: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, DRAM),
     64: Places(L1, L1, L1, DRAM),
+    80: Places(L1, L1, L1, DRAM),
     128: Places(L1, DRAM, L1, DRAM),
 }
 

@@ -2,23 +2,23 @@
 
 Rebuild:   codegen build gemma-3-4b --target n150
 Manifest:  models/gemma-3-4b.toml
-Geometry:  f926d446d6cb5604
+Geometry:  00eeff56376b05fc
 
     34 layers of 2560 hidden and 10240 intermediate, 8 query and 4 key-value heads of 256, 262208 vocabulary
     65536 tokens of context, 2048 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16        128 256
+    single           1               64 256 512 768 1248 2048
+    batched          2 4 8 16        64 256
     batched          2 4 8           512
-    batched          2 4             1024
-    batched          2               2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16        128 256
+    batched          2 4             768
+    batched          2               1248 2048
+    chunked          1               64 256 512 768 1248 2048
+    chunked_batched  2 4 8 16        64 256
     chunked_batched  2 4 8           512
-    chunked_batched  2 4             1024
-    chunked_batched  2               2048
+    chunked_batched  2 4             768
+    chunked_batched  2               1248 2048
 """
 
 from runtime.backend import ttnn
@@ -61,7 +61,7 @@ PREFILL_CHUNK = 2048  # target.n150.prefill_chunk
 ALIGNMENT = 128  # lcm(32 block, 128 attention chunk)
 WINDOW_REACH = 1024  # 1023 tokens before a token, in multiples of the alignment
 # by the tokens of a chunk: blocks of the chunk and of the reach before it, rounded up to what attention reads at a time
-WINDOW_PAGES = {128: 40, 256: 40, 512: 48, 1024: 64, 2048: 96}
+WINDOW_PAGES = {64: 40, 256: 40, 512: 48, 768: 56, 1248: 72, 2048: 96}
 
 GEOMETRY = Geometry(
     vocabulary=262208,
@@ -138,48 +138,52 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
+LENGTHS = (64, 256, 512, 768, 1248, 2048)  # target.n150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "a86b83fc4ea5bcb0"),
-    Shape("single", 1, 256, 8, 0, "last", "92a74c27d294a78d"),
-    Shape("single", 1, 512, 16, 0, "last", "bd5bb31a6ac8f689"),
-    Shape("single", 1, 1024, 32, 0, "last", "d0f2713c1aa7dbce"),
-    Shape("single", 1, 2048, 64, 0, "last", "dd8f10780803aebd"),
-    Shape("batched", 2, 128, 8, 0, "last", "143823e1fc5f6907"),
-    Shape("batched", 4, 128, 16, 0, "last", "d42455454272f173"),
-    Shape("batched", 8, 128, 32, 0, "last", "d43beee3611636e8"),
-    Shape("batched", 16, 128, 64, 0, "last", "1d9e9a17d439bd3e"),
-    Shape("batched", 2, 256, 16, 0, "last", "1ec0bb44da688964"),
-    Shape("batched", 4, 256, 32, 0, "last", "9450791410c42a26"),
-    Shape("batched", 8, 256, 64, 0, "last", "fba9de12883b9219"),
-    Shape("batched", 16, 256, 128, 0, "last", "f20d1a36e4eba4ff"),
-    Shape("batched", 2, 512, 32, 0, "last", "256977a89815dd01"),
-    Shape("batched", 4, 512, 64, 0, "last", "fe3c7b01a97b7f2e"),
-    Shape("batched", 8, 512, 128, 0, "last", "bbeefd895812fd87"),
-    Shape("batched", 2, 1024, 64, 0, "last", "a09fc72371724fc5"),
-    Shape("batched", 4, 1024, 128, 0, "last", "68d9a19ab3f5e4e8"),
-    Shape("batched", 2, 2048, 128, 0, "last", "83ec997d2a808af9"),
-    Shape("chunked", 1, 128, 4, 2080, "last", "81649f701e383725"),
-    Shape("chunked", 1, 256, 8, 2080, "last", "454679dac7b05691"),
-    Shape("chunked", 1, 512, 16, 2080, "last", "9adf768c7bec3762"),
-    Shape("chunked", 1, 1024, 32, 2080, "last", "931cd78cdcab2a6e"),
-    Shape("chunked", 1, 2048, 64, 2080, "last", "48d31451628bb51c"),
-    Shape("chunked_batched", 2, 128, 8, 2080, "last", "9a06913ce48d5f4a"),
-    Shape("chunked_batched", 4, 128, 16, 2080, "last", "169ebaaca56123bb"),
-    Shape("chunked_batched", 8, 128, 32, 2080, "last", "23232d056602a62a"),
-    Shape("chunked_batched", 16, 128, 64, 2080, "last", "251e672defe897b7"),
-    Shape("chunked_batched", 2, 256, 16, 2080, "last", "87362f5681058de8"),
-    Shape("chunked_batched", 4, 256, 32, 2080, "last", "2ed78fdd81242e2e"),
-    Shape("chunked_batched", 8, 256, 64, 2080, "last", "a8730b8178dc2c0f"),
-    Shape("chunked_batched", 16, 256, 128, 2080, "last", "91b2ba670b6c6a41"),
-    Shape("chunked_batched", 2, 512, 32, 2080, "last", "6cbf00371691224c"),
-    Shape("chunked_batched", 4, 512, 64, 2080, "last", "8f95f13baddc6295"),
-    Shape("chunked_batched", 8, 512, 128, 2080, "last", "7557573af8baa7d5"),
-    Shape("chunked_batched", 2, 1024, 64, 2080, "last", "3d9d4599a3903042"),
-    Shape("chunked_batched", 4, 1024, 128, 2080, "last", "0fe714390b2db0ea"),
-    Shape("chunked_batched", 2, 2048, 128, 2080, "last", "bc5b378f74b684d5"),
+    Shape("single", 1, 64, 2, 0, "last", "59a2490891bbd9e4"),
+    Shape("single", 1, 256, 8, 0, "last", "2dfc6bd6c61cddd2"),
+    Shape("single", 1, 512, 16, 0, "last", "d0d33d86e304daf5"),
+    Shape("single", 1, 768, 24, 0, "last", "05ecdc9437603127"),
+    Shape("single", 1, 1248, 39, 0, "last", "9f619a382fb54c06"),
+    Shape("single", 1, 2048, 64, 0, "last", "1093bc45c1783813"),
+    Shape("batched", 2, 64, 4, 0, "last", "e10f93e81207d673"),
+    Shape("batched", 4, 64, 8, 0, "last", "a71296a50fe53a87"),
+    Shape("batched", 8, 64, 16, 0, "last", "20adfaa57ca6d2cb"),
+    Shape("batched", 16, 64, 32, 0, "last", "807af2fefab2183c"),
+    Shape("batched", 2, 256, 16, 0, "last", "40912a55e4b8147d"),
+    Shape("batched", 4, 256, 32, 0, "last", "9f5d4e95e4577e27"),
+    Shape("batched", 8, 256, 64, 0, "last", "765f37ff26790d4d"),
+    Shape("batched", 16, 256, 128, 0, "last", "7a5a1b40c64950e9"),
+    Shape("batched", 2, 512, 32, 0, "last", "41421e329368bec5"),
+    Shape("batched", 4, 512, 64, 0, "last", "9355d6cb6440502a"),
+    Shape("batched", 8, 512, 128, 0, "last", "f47e664ac0290038"),
+    Shape("batched", 2, 768, 48, 0, "last", "a1cb849b54f580bf"),
+    Shape("batched", 4, 768, 96, 0, "last", "8c829308b8f26225"),
+    Shape("batched", 2, 1248, 78, 0, "last", "fc7ac21c68d4f067"),
+    Shape("batched", 2, 2048, 128, 0, "last", "496386f8e9f52cce"),
+    Shape("chunked", 1, 64, 2, 2072, "last", "78da86539fcfba0f"),
+    Shape("chunked", 1, 256, 8, 2072, "last", "e86aab26e18c552d"),
+    Shape("chunked", 1, 512, 16, 2072, "last", "cf424252d2b434b1"),
+    Shape("chunked", 1, 768, 24, 2072, "last", "24dc16ea874d63b4"),
+    Shape("chunked", 1, 1248, 39, 2072, "last", "8b2cb58339303206"),
+    Shape("chunked", 1, 2048, 64, 2072, "last", "e518a9680169f8f0"),
+    Shape("chunked_batched", 2, 64, 4, 2072, "last", "a656eaa8108ea8b8"),
+    Shape("chunked_batched", 4, 64, 8, 2072, "last", "470d234e3e306dec"),
+    Shape("chunked_batched", 8, 64, 16, 2072, "last", "b6b18c0027ad3cfa"),
+    Shape("chunked_batched", 16, 64, 32, 2072, "last", "0be9af5b181255a4"),
+    Shape("chunked_batched", 2, 256, 16, 2072, "last", "214fd07606a5d20b"),
+    Shape("chunked_batched", 4, 256, 32, 2072, "last", "0a4b629b7607ec61"),
+    Shape("chunked_batched", 8, 256, 64, 2072, "last", "0872974e303e446b"),
+    Shape("chunked_batched", 16, 256, 128, 2072, "last", "da6f72f1ea70027c"),
+    Shape("chunked_batched", 2, 512, 32, 2072, "last", "f176b7319a93d545"),
+    Shape("chunked_batched", 4, 512, 64, 2072, "last", "766a119d37ae55c8"),
+    Shape("chunked_batched", 8, 512, 128, 2072, "last", "25bced81f40046e7"),
+    Shape("chunked_batched", 2, 768, 48, 2072, "last", "76fb3b57e2f7c2c2"),
+    Shape("chunked_batched", 4, 768, 96, 2072, "last", "c887da447f00b65d"),
+    Shape("chunked_batched", 2, 1248, 78, 2072, "last", "36bf0c7adcf7867e"),
+    Shape("chunked_batched", 2, 2048, 128, 2072, "last", "c403ae4247d9535d"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -231,44 +235,69 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
+    ("query_key_value", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
     ("query_key_value", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("query_key_value", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("query_key_value", 39): multicast_2d(8, 8, 8, 1, 4, 5, 16, 5, 16),
+    ("query_key_value", 48): multicast_2d(8, 8, 8, 1, 4, 6, 16, 6, 16),
     ("query_key_value", 64): multicast_2d(8, 8, 5, 1, 4, 8, 16, 8, 16),
+    ("query_key_value", 78): multicast_2d(8, 8, 8, 1, 4, 5, 16, 10, 16),
+    ("query_key_value", 96): multicast_2d(8, 8, 8, 1, 4, 4, 16, 12, 16),
     ("query_key_value", 128): multicast_2d(8, 8, 5, 1, 4, 8, 16, 16, 16),
+    ("attention_output", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
     ("attention_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("attention_output", 8): multicast_2d(8, 8, 8, 1, 2, 1, 10, 1, 10),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("attention_output", 24): multicast_2d(8, 8, 8, 1, 4, 3, 12, 3, 12),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("attention_output", 39): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 12),
+    ("attention_output", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 12),
     ("attention_output", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 12),
+    ("attention_output", 78): multicast_2d(8, 8, 8, 1, 4, 5, 12, 10, 12),
+    ("attention_output", 96): multicast_2d(8, 8, 8, 2, 2, 12, 2, 12, 10),
     ("attention_output", 128): multicast_2d(8, 8, 8, 2, 2, 16, 2, 16, 10),
+    ("gate_up", 2): multicast_1d(8, 8, 8, 1, 3, 2, 6, 2, 6),
     ("gate_up", 4): multicast_1d(8, 8, 8, 1, 3, 4, 6, 4, 6),
     ("gate_up", 8): multicast_2d(8, 8, 8, 1, 4, 1, 40, 1, 40),
     ("gate_up", 16): multicast_2d(8, 8, 5, 1, 4, 2, 40, 2, 40),
+    ("gate_up", 24): multicast_2d(8, 8, 8, 1, 4, 3, 20, 3, 40),
     ("gate_up", 32): multicast_2d(8, 8, 8, 1, 4, 4, 8, 4, 40),
+    ("gate_up", 39): multicast_2d(8, 8, 8, 1, 4, 5, 20, 5, 40),
+    ("gate_up", 48): multicast_2d(8, 8, 8, 1, 4, 2, 40, 6, 40),
     ("gate_up", 64): multicast_2d(8, 8, 8, 1, 4, 4, 20, 8, 40),
+    ("gate_up", 78): multicast_2d(8, 8, 8, 1, 4, 5, 20, 10, 40),
+    ("gate_up", 96): multicast_2d(8, 8, 8, 1, 4, 12, 8, 12, 40),
     ("gate_up", 128): multicast_2d(8, 8, 8, 1, 4, 4, 20, 16, 40),
+    ("down", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
     ("down", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("down", 8): multicast_2d(8, 8, 8, 1, 2, 1, 10, 1, 10),
     ("down", 16): multicast_2d(8, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("down", 24): multicast_2d(8, 8, 8, 1, 4, 3, 12, 3, 12),
     ("down", 32): multicast_2d(8, 8, 8, 1, 4, 4, 4, 4, 12),
+    ("down", 39): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 12),
+    ("down", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 12),
     ("down", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 12),
+    ("down", 78): multicast_2d(8, 8, 8, 1, 4, 10, 12, 10, 12),
+    ("down", 96): multicast_2d(8, 8, 8, 2, 2, 12, 2, 12, 10),
     ("down", 128): multicast_2d(8, 8, 8, 2, 2, 16, 2, 16, 10),
     ("head", 1): multicast_1d(8, 8, 8, 1, 4, 1, 44, 1, 132),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(32, 128),
+    ("single", 1, 64): attention_chunks(32, 64),
     ("single", 1, 256): attention_chunks(32, 256),
     ("single", 1, 512): attention_chunks(64, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 768): attention_chunks(128, 256),
+    ("single", 1, 1248): attention_chunks(32, 32),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(32, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
+    ("batched", 2, 64): attention_chunks(32, 64),
+    ("batched", 4, 64): attention_chunks(32, 64),
+    ("batched", 8, 64): attention_chunks(64, 64),
+    ("batched", 16, 64): attention_chunks(64, 64),
     ("batched", 2, 256): attention_chunks(64, 256),
     ("batched", 4, 256): attention_chunks(128, 256),
     ("batched", 8, 256): attention_chunks(256, 128),
@@ -276,18 +305,20 @@ ATTENTION = {
     ("batched", 2, 512): attention_chunks(128, 256),
     ("batched", 4, 512): attention_chunks(256, 128),
     ("batched", 8, 512): attention_chunks(256, 128),
-    ("batched", 2, 1024): attention_chunks(256, 128),
-    ("batched", 4, 1024): attention_chunks(256, 128),
+    ("batched", 2, 768): attention_chunks(256, 128),
+    ("batched", 4, 768): attention_chunks(128, 256),
+    ("batched", 2, 1248): attention_chunks(32, 32),
     ("batched", 2, 2048): attention_chunks(256, 128),
-    ("chunked", 1, 128): attention_chunks(32, 128),
+    ("chunked", 1, 64): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(32, 128),
     ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 768): attention_chunks(128, 128),
+    ("chunked", 1, 1248): attention_chunks(32, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(32, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
+    ("chunked_batched", 2, 64): attention_chunks(32, 128),
+    ("chunked_batched", 4, 64): attention_chunks(32, 128),
+    ("chunked_batched", 8, 64): attention_chunks(64, 128),
+    ("chunked_batched", 16, 64): attention_chunks(64, 128),
     ("chunked_batched", 2, 256): attention_chunks(64, 128),
     ("chunked_batched", 4, 256): attention_chunks(128, 128),
     ("chunked_batched", 8, 256): attention_chunks(128, 128),
@@ -295,18 +326,25 @@ ATTENTION = {
     ("chunked_batched", 2, 512): attention_chunks(128, 128),
     ("chunked_batched", 4, 512): attention_chunks(128, 128),
     ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 768): attention_chunks(64, 128),
+    ("chunked_batched", 4, 768): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1248): attention_chunks(32, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
+    2: Places(L1, L1, L1, L1),
     4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, L1),
     32: Places(L1, L1, L1, L1),
+    39: Places(L1, L1, L1, DRAM),
+    48: Places(L1, L1, L1, DRAM),
     64: Places(L1, L1, DRAM, DRAM),
+    78: Places(L1, L1, L1, DRAM),
+    96: Places(L1, L1, L1, DRAM),
     128: Places(L1, DRAM, L1, DRAM),
 }
 

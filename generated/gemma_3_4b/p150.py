@@ -2,23 +2,23 @@
 
 Rebuild:   codegen build gemma-3-4b --target p150
 Manifest:  models/gemma-3-4b.toml
-Geometry:  5cc866c30c1f7ced
+Geometry:  8a483d3be6a437ee
 
     34 layers of 2560 hidden and 10240 intermediate, 8 query and 4 key-value heads of 256, 262208 vocabulary
     131072 tokens of context, 6144 key-value blocks of 32 tokens
     bfloat16 weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16        128 256
-    batched          2 4 8           512
-    batched          2 4             1024
-    batched          2               2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16        128 256
-    chunked_batched  2 4 8           512
-    chunked_batched  2 4             1024
-    chunked_batched  2               2048
+    single           1               128 320 640 1280 2048
+    batched          2 4 8 16        128
+    batched          2 4 8           320
+    batched          2 4             640
+    batched          2               1280 2048
+    chunked          1               128 320 640 1280 2048
+    chunked_batched  2 4 8 16        128
+    chunked_batched  2 4 8           320
+    chunked_batched  2 4             640
+    chunked_batched  2               1280 2048
 """
 
 from runtime.backend import ttnn
@@ -61,7 +61,7 @@ PREFILL_CHUNK = 2048  # target.p150.prefill_chunk
 ALIGNMENT = 128  # lcm(32 block, 128 attention chunk)
 WINDOW_REACH = 1024  # 1023 tokens before a token, in multiples of the alignment
 # by the tokens of a chunk: blocks of the chunk and of the reach before it, rounded up to what attention reads at a time
-WINDOW_PAGES = {128: 40, 256: 40, 512: 48, 1024: 64, 2048: 96}
+WINDOW_PAGES = {128: 40, 320: 48, 640: 56, 1280: 72, 2048: 96}
 
 GEOMETRY = Geometry(
     vocabulary=262208,
@@ -138,48 +138,42 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+LENGTHS = (128, 320, 640, 1280, 2048)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "fd24206799716687"),
-    Shape("single", 1, 256, 8, 0, "last", "3ef0ebcc9275ce62"),
-    Shape("single", 1, 512, 16, 0, "last", "2a742fab253c2b54"),
-    Shape("single", 1, 1024, 32, 0, "last", "3f22dc26db007a9f"),
-    Shape("single", 1, 2048, 64, 0, "last", "476076aee1a3dc9c"),
-    Shape("batched", 2, 128, 8, 0, "last", "86d32cb9c976f91e"),
-    Shape("batched", 4, 128, 16, 0, "last", "2c15747a3642de44"),
-    Shape("batched", 8, 128, 32, 0, "last", "81dcbca90795ab70"),
-    Shape("batched", 16, 128, 64, 0, "last", "4fcc4fa54ed53cbc"),
-    Shape("batched", 2, 256, 16, 0, "last", "0aa4a7dba56f6d75"),
-    Shape("batched", 4, 256, 32, 0, "last", "281ab38ad19d99ac"),
-    Shape("batched", 8, 256, 64, 0, "last", "4b410a827c4a8bd0"),
-    Shape("batched", 16, 256, 128, 0, "last", "fff9adf2f861bb23"),
-    Shape("batched", 2, 512, 32, 0, "last", "76aa4b48f7191131"),
-    Shape("batched", 4, 512, 64, 0, "last", "015d3030502cdc5f"),
-    Shape("batched", 8, 512, 128, 0, "last", "0d79bd83f8839980"),
-    Shape("batched", 2, 1024, 64, 0, "last", "dcdccc6edea94f15"),
-    Shape("batched", 4, 1024, 128, 0, "last", "a31d9b32c7ad27e5"),
-    Shape("batched", 2, 2048, 128, 0, "last", "f206c619dc7e0015"),
-    Shape("chunked", 1, 128, 4, 4128, "last", "bcea08d6769c391f"),
-    Shape("chunked", 1, 256, 8, 4128, "last", "b29e4577a70dfbe0"),
-    Shape("chunked", 1, 512, 16, 4128, "last", "1aeabe886f9e06fd"),
-    Shape("chunked", 1, 1024, 32, 4128, "last", "193f9f0643bb0f6b"),
-    Shape("chunked", 1, 2048, 64, 4128, "last", "44e45d78215a4b89"),
-    Shape("chunked_batched", 2, 128, 8, 4128, "last", "1fc6a208ce4c8eee"),
-    Shape("chunked_batched", 4, 128, 16, 4128, "last", "e116cb8a72e76835"),
-    Shape("chunked_batched", 8, 128, 32, 4128, "last", "dd37009aeccfe8ef"),
-    Shape("chunked_batched", 16, 128, 64, 4128, "last", "fb718497c3f0a65f"),
-    Shape("chunked_batched", 2, 256, 16, 4128, "last", "6596d4948f4f6184"),
-    Shape("chunked_batched", 4, 256, 32, 4128, "last", "9f585d0f682edfb1"),
-    Shape("chunked_batched", 8, 256, 64, 4128, "last", "76779ae77fef63a7"),
-    Shape("chunked_batched", 16, 256, 128, 4128, "last", "ecb25379bc14def4"),
-    Shape("chunked_batched", 2, 512, 32, 4128, "last", "edb40c65f492e30f"),
-    Shape("chunked_batched", 4, 512, 64, 4128, "last", "72f438f4711c065a"),
-    Shape("chunked_batched", 8, 512, 128, 4128, "last", "b9b7a835ebd05ef4"),
-    Shape("chunked_batched", 2, 1024, 64, 4128, "last", "f4fed28fcb85b959"),
-    Shape("chunked_batched", 4, 1024, 128, 4128, "last", "cf801ffe04c36c71"),
-    Shape("chunked_batched", 2, 2048, 128, 4128, "last", "bc2b608785cb963b"),
+    Shape("single", 1, 128, 4, 0, "last", "0b5d54541207c6eb"),
+    Shape("single", 1, 320, 10, 0, "last", "37dc4c1de844f282"),
+    Shape("single", 1, 640, 20, 0, "last", "146f426d569e32a3"),
+    Shape("single", 1, 1280, 40, 0, "last", "183ecf790e2e6702"),
+    Shape("single", 1, 2048, 64, 0, "last", "3ecd29abc5fd2e22"),
+    Shape("batched", 2, 128, 8, 0, "last", "b37ad05d4f4c48cb"),
+    Shape("batched", 4, 128, 16, 0, "last", "c45f07ffaee2e2fe"),
+    Shape("batched", 8, 128, 32, 0, "last", "40b860bcb73a21a4"),
+    Shape("batched", 16, 128, 64, 0, "last", "0d2083650da750d3"),
+    Shape("batched", 2, 320, 20, 0, "last", "5e94a762a7846f83"),
+    Shape("batched", 4, 320, 40, 0, "last", "646d337adc67626e"),
+    Shape("batched", 8, 320, 80, 0, "last", "4460b91786e14f95"),
+    Shape("batched", 2, 640, 40, 0, "last", "7b8c90b7705592c2"),
+    Shape("batched", 4, 640, 80, 0, "last", "0af22d2f3fba87aa"),
+    Shape("batched", 2, 1280, 80, 0, "last", "2b8beec7031b5b2c"),
+    Shape("batched", 2, 2048, 128, 0, "last", "6098bc7fb2699b10"),
+    Shape("chunked", 1, 128, 4, 4120, "last", "53d2d96a1367cd88"),
+    Shape("chunked", 1, 320, 10, 4120, "last", "613997abe3bc2d71"),
+    Shape("chunked", 1, 640, 20, 4120, "last", "4d9620d59c542659"),
+    Shape("chunked", 1, 1280, 40, 4120, "last", "2f5861a518fefc0d"),
+    Shape("chunked", 1, 2048, 64, 4120, "last", "459d678f2afb078c"),
+    Shape("chunked_batched", 2, 128, 8, 4120, "last", "bcd3bdfc62a1d28f"),
+    Shape("chunked_batched", 4, 128, 16, 4120, "last", "252c469289270915"),
+    Shape("chunked_batched", 8, 128, 32, 4120, "last", "b1d879ec9f81cc30"),
+    Shape("chunked_batched", 16, 128, 64, 4120, "last", "25a53f18c13494e0"),
+    Shape("chunked_batched", 2, 320, 20, 4120, "last", "59f4143e2c30f3ac"),
+    Shape("chunked_batched", 4, 320, 40, 4120, "last", "4dd6ba3cda5f1158"),
+    Shape("chunked_batched", 8, 320, 80, 4120, "last", "bd0782ff0df67a2c"),
+    Shape("chunked_batched", 2, 640, 40, 4120, "last", "14d805d2ea725918"),
+    Shape("chunked_batched", 4, 640, 80, 4120, "last", "737272d22fde1a76"),
+    Shape("chunked_batched", 2, 1280, 80, 4120, "last", "c9948f4ec424755e"),
+    Shape("chunked_batched", 2, 2048, 128, 4120, "last", "5a81d4e44cf77bc9"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -233,27 +227,43 @@ def attention_chunks(query_tokens, key_tokens):
 MATMULS = {
     ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_2d(11, 8, 8, 1, 4, 1, 12, 1, 12),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 4, 1, 12, 1, 12),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 4, 2, 12, 2, 12),
     ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 4, 4, 12, 4, 12),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 1, 4, 8, 12, 8, 12),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 12),
     ("attention_output", 4): multicast_1d(11, 10, 8, 4, 1, 4, 1, 4, 1),
     ("attention_output", 8): multicast_2d(11, 8, 8, 1, 4, 1, 8, 1, 8),
+    ("attention_output", 10): multicast_2d(11, 10, 8, 1, 4, 1, 8, 1, 8),
     ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 8, 2, 8),
+    ("attention_output", 20): multicast_2d(11, 10, 8, 1, 4, 2, 8, 2, 8),
     ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 8, 4, 8),
+    ("attention_output", 40): multicast_2d(11, 10, 8, 1, 4, 4, 8, 4, 8),
     ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 8, 7, 8),
+    ("attention_output", 80): multicast_2d(11, 10, 8, 1, 4, 8, 8, 8, 8),
     ("attention_output", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 8),
     ("gate_up", 4): multicast_1d(11, 10, 8, 1, 3, 4, 3, 4, 3),
     ("gate_up", 8): multicast_1d(11, 10, 8, 1, 3, 8, 3, 8, 3),
+    ("gate_up", 10): multicast_2d(11, 10, 8, 1, 4, 1, 32, 1, 32),
     ("gate_up", 16): multicast_2d(11, 8, 5, 1, 4, 2, 32, 2, 32),
+    ("gate_up", 20): multicast_2d(11, 10, 5, 1, 4, 2, 32, 2, 32),
     ("gate_up", 32): multicast_2d(11, 8, 5, 1, 4, 4, 16, 4, 32),
+    ("gate_up", 40): multicast_2d(11, 10, 5, 1, 4, 4, 16, 4, 32),
     ("gate_up", 64): multicast_2d(11, 10, 5, 1, 4, 7, 16, 7, 32),
+    ("gate_up", 80): multicast_2d(11, 10, 5, 1, 4, 8, 16, 8, 32),
     ("gate_up", 128): multicast_2d(11, 10, 5, 1, 4, 13, 8, 13, 32),
     ("down", 4): multicast_1d(11, 10, 8, 4, 1, 4, 1, 4, 1),
     ("down", 8): multicast_2d(11, 8, 8, 1, 4, 1, 8, 1, 8),
+    ("down", 10): multicast_2d(11, 10, 8, 1, 4, 1, 8, 1, 8),
     ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 8, 2, 8),
+    ("down", 20): multicast_2d(11, 10, 8, 1, 4, 2, 8, 2, 8),
     ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 8, 4, 8),
+    ("down", 40): multicast_2d(11, 10, 8, 1, 4, 4, 8, 4, 8),
     ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 8, 7, 8),
+    ("down", 80): multicast_2d(11, 10, 8, 1, 4, 8, 8, 8, 8),
     ("down", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 8),
     ("head", 1): multicast_1d(11, 10, 5, 1, 4, 1, 76, 1, 76),
 }
@@ -261,42 +271,36 @@ MATMULS = {
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
     ("single", 1, 128): attention_chunks(32, 128),
-    ("single", 1, 256): attention_chunks(32, 256),
-    ("single", 1, 512): attention_chunks(64, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 320): attention_chunks(32, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(256, 256),
     ("batched", 2, 128): attention_chunks(32, 128),
     ("batched", 4, 128): attention_chunks(64, 128),
     ("batched", 8, 128): attention_chunks(128, 128),
     ("batched", 16, 128): attention_chunks(64, 128),
-    ("batched", 2, 256): attention_chunks(64, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(128, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(128, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(128, 256),
+    ("batched", 2, 320): attention_chunks(64, 64),
+    ("batched", 4, 320): attention_chunks(64, 64),
+    ("batched", 8, 320): attention_chunks(64, 64),
+    ("batched", 2, 640): attention_chunks(128, 128),
+    ("batched", 4, 640): attention_chunks(64, 128),
+    ("batched", 2, 1280): attention_chunks(256, 256),
     ("batched", 2, 2048): attention_chunks(128, 256),
     ("chunked", 1, 128): attention_chunks(32, 128),
-    ("chunked", 1, 256): attention_chunks(32, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 320): attention_chunks(32, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(64, 128),
     ("chunked_batched", 2, 128): attention_chunks(32, 128),
     ("chunked_batched", 4, 128): attention_chunks(64, 128),
     ("chunked_batched", 8, 128): attention_chunks(128, 128),
     ("chunked_batched", 16, 128): attention_chunks(64, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(64, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(64, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(64, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 4, 640): attention_chunks(64, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(64, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
@@ -304,9 +308,13 @@ ATTENTION = {
 PLACES = {
     4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, L1),
     32: Places(L1, L1, L1, L1),
-    64: Places(L1, DRAM, L1, DRAM),
+    40: Places(L1, L1, L1, L1),
+    64: Places(L1, L1, L1, DRAM),
+    80: Places(L1, DRAM, L1, DRAM),
     128: Places(L1, L1, L1, DRAM),
 }
 

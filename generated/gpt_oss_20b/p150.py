@@ -2,23 +2,17 @@
 
 Rebuild:   codegen build gpt-oss-20b --target p150
 Manifest:  models/gpt-oss-20b.toml
-Geometry:  3c95bda05e55c1fd
+Geometry:  bb5af170d0d25d2b
 
     24 layers of 2880 hidden and 2880 intermediate, 64 query and 8 key-value heads of 64, 201088 vocabulary
     131072 tokens of context, 4608 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat16 keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               64 320 960 2048
+    batched          2 4             64 320 960 2048
+    chunked          1               64 320 960 2048
+    chunked_batched  2 4             64 320 960 2048
 """
 
 from runtime.backend import ttnn
@@ -57,7 +51,7 @@ PREFILL_CHUNK = 2048  # target.p150.prefill_chunk
 ALIGNMENT = 128  # lcm(32 block, 128 attention chunk)
 WINDOW_REACH = 128  # 127 tokens before a token, in multiples of the alignment
 # by the tokens of a chunk: blocks of the chunk and of the reach before it, rounded up to what attention reads at a time
-WINDOW_PAGES = {128: 8, 256: 16, 512: 24, 1024: 40, 2048: 72}
+WINDOW_PAGES = {64: 8, 320: 16, 960: 40, 2048: 72}
 
 GEOMETRY = Geometry(
     vocabulary=201088,
@@ -151,59 +145,35 @@ EXPERT_GRID = ttnn.CoreCoord(11, 10)  # no more columns than tiles of EXPERT_WID
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+WAVES = (1, 2, 4)  # target.p150.waves
+LENGTHS = (64, 320, 960, 2048)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "12ea468fedd916d5"),
-    Shape("single", 1, 256, 8, 0, "last", "2d065abd5b79ae4b"),
-    Shape("single", 1, 512, 16, 0, "last", "7a7f07811f44163f"),
-    Shape("single", 1, 1024, 32, 0, "last", "c61bc910eff8fd0a"),
-    Shape("single", 1, 2048, 64, 0, "last", "1ce74bae3027018c"),
-    Shape("batched", 2, 128, 8, 0, "last", "68cd33410e32d1ae"),
-    Shape("batched", 4, 128, 16, 0, "last", "212522a63b9ab1bb"),
-    Shape("batched", 8, 128, 32, 0, "last", "d3c6c8f0d00fc3ad"),
-    Shape("batched", 16, 128, 64, 0, "last", "080373d0a03b453b"),
-    Shape("batched", 32, 128, 128, 0, "last", "16f9eb4d8064b13a"),
-    Shape("batched", 2, 256, 16, 0, "last", "459aa44fc2aad010"),
-    Shape("batched", 4, 256, 32, 0, "last", "5b6ed4bf7772b789"),
-    Shape("batched", 8, 256, 64, 0, "last", "23225fe54ef4fb25"),
-    Shape("batched", 16, 256, 128, 0, "last", "f25c8b6a51cb79c7"),
-    Shape("batched", 32, 256, 256, 0, "last", "12269f70e3f75df6"),
-    Shape("batched", 2, 512, 32, 0, "last", "a99e43271573d3b4"),
-    Shape("batched", 4, 512, 64, 0, "last", "9d11ccec8d6d7ab3"),
-    Shape("batched", 8, 512, 128, 0, "last", "1d5917339f68b375"),
-    Shape("batched", 16, 512, 256, 0, "last", "270e9b2a55bcf9b8"),
-    Shape("batched", 2, 1024, 64, 0, "last", "a48f02451b65adc8"),
-    Shape("batched", 4, 1024, 128, 0, "last", "71cc348b0796926a"),
-    Shape("batched", 8, 1024, 256, 0, "last", "92ce62968d5a883e"),
-    Shape("batched", 2, 2048, 128, 0, "last", "eccf0f4950251f86"),
-    Shape("batched", 4, 2048, 256, 0, "last", "a5efebac42f92566"),
-    Shape("chunked", 1, 128, 4, 4128, "last", "ddd29589108c9a55"),
-    Shape("chunked", 1, 256, 8, 4128, "last", "fe349eebfc338d87"),
-    Shape("chunked", 1, 512, 16, 4128, "last", "61fb93824d67e40f"),
-    Shape("chunked", 1, 1024, 32, 4128, "last", "69d58b16f3fcf456"),
-    Shape("chunked", 1, 2048, 64, 4128, "last", "67e26b359623ec8f"),
-    Shape("chunked_batched", 2, 128, 8, 4128, "last", "83b6ce30d675015e"),
-    Shape("chunked_batched", 4, 128, 16, 4128, "last", "a7468869d9857d90"),
-    Shape("chunked_batched", 8, 128, 32, 4128, "last", "958189223448d88b"),
-    Shape("chunked_batched", 16, 128, 64, 4128, "last", "eef5811d2b85823b"),
-    Shape("chunked_batched", 32, 128, 128, 4128, "last", "77b48a8027694351"),
-    Shape("chunked_batched", 2, 256, 16, 4128, "last", "3ced4ad599bdb09e"),
-    Shape("chunked_batched", 4, 256, 32, 4128, "last", "993e3842dc380b48"),
-    Shape("chunked_batched", 8, 256, 64, 4128, "last", "6cc87dc465f1304c"),
-    Shape("chunked_batched", 16, 256, 128, 4128, "last", "9cff433f40dfe49c"),
-    Shape("chunked_batched", 32, 256, 256, 4128, "last", "fcde590ba2bd7fb4"),
-    Shape("chunked_batched", 2, 512, 32, 4128, "last", "744543df841cc2b1"),
-    Shape("chunked_batched", 4, 512, 64, 4128, "last", "4fb87be4caf7e40f"),
-    Shape("chunked_batched", 8, 512, 128, 4128, "last", "6e413b6020b0d1f8"),
-    Shape("chunked_batched", 16, 512, 256, 4128, "last", "18f8ad31251b4ee0"),
-    Shape("chunked_batched", 2, 1024, 64, 4128, "last", "cebcfc484e523a0d"),
-    Shape("chunked_batched", 4, 1024, 128, 4128, "last", "3efaa4357bc8abff"),
-    Shape("chunked_batched", 8, 1024, 256, 4128, "last", "b9e16e4eb5673c78"),
-    Shape("chunked_batched", 2, 2048, 128, 4128, "last", "396b9840f5e2843d"),
-    Shape("chunked_batched", 4, 2048, 256, 4128, "last", "45cada906801217b"),
+    Shape("single", 1, 64, 2, 0, "last", "761fc0acb967585d"),
+    Shape("single", 1, 320, 10, 0, "last", "d60856e1da1699dd"),
+    Shape("single", 1, 960, 30, 0, "last", "27b408b1f93fce69"),
+    Shape("single", 1, 2048, 64, 0, "last", "b510a6593c066433"),
+    Shape("batched", 2, 64, 4, 0, "last", "fe14f59d06b61baa"),
+    Shape("batched", 4, 64, 8, 0, "last", "ad7039f450a4f353"),
+    Shape("batched", 2, 320, 20, 0, "last", "f312fe4f38156932"),
+    Shape("batched", 4, 320, 40, 0, "last", "dd5ae6b21dcb0fac"),
+    Shape("batched", 2, 960, 60, 0, "last", "303896df3bf27ada"),
+    Shape("batched", 4, 960, 120, 0, "last", "79781d10261f21bf"),
+    Shape("batched", 2, 2048, 128, 0, "last", "36f053010f32b6df"),
+    Shape("batched", 4, 2048, 256, 0, "last", "d8564d5f418c2b20"),
+    Shape("chunked", 1, 64, 2, 4128, "last", "5cb70285616bddc4"),
+    Shape("chunked", 1, 320, 10, 4128, "last", "1fc516f8c17a4b58"),
+    Shape("chunked", 1, 960, 30, 4128, "last", "8bcacb69ebf01816"),
+    Shape("chunked", 1, 2048, 64, 4128, "last", "688e420a303c38d9"),
+    Shape("chunked_batched", 2, 64, 4, 4128, "last", "1c6852c5837ae9d7"),
+    Shape("chunked_batched", 4, 64, 8, 4128, "last", "eaa3ac5ea199fc4f"),
+    Shape("chunked_batched", 2, 320, 20, 4128, "last", "5d51a585e90b6666"),
+    Shape("chunked_batched", 4, 320, 40, 4128, "last", "ba8dcc5b064f3b32"),
+    Shape("chunked_batched", 2, 960, 60, 4128, "last", "18f0d95944f29187"),
+    Shape("chunked_batched", 4, 960, 120, 4128, "last", "8585530b456dc5ef"),
+    Shape("chunked_batched", 2, 2048, 128, 4128, "last", "a0ffe89e2dea8841"),
+    Shape("chunked_batched", 4, 2048, 256, 4128, "last", "e24fc369e7aad8a0"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -255,46 +225,76 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
+    ("query_key_value", 2): multicast_1d(11, 10, 6, 1, 2, 2, 2, 2, 2),
     ("query_key_value", 4): multicast_1d(11, 10, 6, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_2d(11, 8, 6, 1, 3, 1, 15, 1, 15),
-    ("query_key_value", 16): multicast_2d(11, 8, 6, 1, 4, 2, 16, 2, 16),
-    ("query_key_value", 32): multicast_2d(11, 8, 6, 1, 4, 4, 16, 4, 16),
+    ("query_key_value", 10): multicast_2d(11, 10, 6, 1, 3, 1, 15, 1, 15),
+    ("query_key_value", 20): multicast_2d(11, 10, 6, 1, 4, 2, 16, 2, 16),
+    ("query_key_value", 30): multicast_2d(11, 10, 6, 1, 4, 3, 16, 3, 16),
+    ("query_key_value", 40): multicast_2d(11, 10, 6, 1, 4, 4, 16, 4, 16),
+    ("query_key_value", 60): multicast_2d(11, 10, 6, 1, 4, 6, 16, 6, 16),
     ("query_key_value", 64): multicast_2d(11, 10, 6, 1, 4, 7, 16, 7, 16),
+    ("query_key_value", 120): multicast_2d(11, 10, 6, 1, 4, 4, 16, 12, 16),
     ("query_key_value", 128): multicast_2d(11, 10, 6, 1, 4, 13, 8, 13, 16),
     ("query_key_value", 256): multicast_2d(11, 10, 5, 1, 4, 13, 8, 26, 16),
+    ("attention_output", 2): multicast_1d(11, 10, 8, 1, 1, 2, 1, 2, 1),
     ("attention_output", 4): multicast_1d(11, 10, 8, 1, 1, 4, 1, 4, 1),
     ("attention_output", 8): multicast_2d(11, 8, 8, 1, 3, 1, 9, 1, 9),
-    ("attention_output", 16): multicast_2d(11, 8, 8, 1, 3, 2, 9, 2, 9),
-    ("attention_output", 32): multicast_2d(11, 8, 8, 1, 3, 4, 9, 4, 9),
+    ("attention_output", 10): multicast_2d(11, 10, 8, 1, 3, 1, 9, 1, 9),
+    ("attention_output", 20): multicast_2d(11, 10, 8, 1, 3, 2, 9, 2, 9),
+    ("attention_output", 30): multicast_2d(11, 10, 8, 1, 3, 3, 9, 3, 9),
+    ("attention_output", 40): multicast_2d(11, 10, 8, 1, 3, 4, 9, 4, 9),
+    ("attention_output", 60): multicast_2d(11, 10, 8, 1, 3, 6, 9, 6, 9),
     ("attention_output", 64): multicast_2d(11, 10, 8, 1, 3, 7, 9, 7, 9),
+    ("attention_output", 120): multicast_2d(11, 10, 8, 1, 3, 12, 9, 12, 9),
     ("attention_output", 128): multicast_2d(11, 10, 8, 1, 3, 13, 3, 13, 9),
     ("attention_output", 256): multicast_2d(11, 10, 8, 1, 3, 13, 9, 26, 9),
+    ("router", 2): multicast_2d(11, 2, 6, 1, 1, 1, 1, 1, 1),
     ("router", 4): multicast_2d(11, 4, 6, 1, 1, 1, 1, 1, 1),
     ("router", 8): multicast_2d(11, 8, 6, 1, 1, 1, 1, 1, 1),
-    ("router", 16): multicast_2d(11, 8, 6, 2, 1, 2, 1, 2, 1),
-    ("router", 32): multicast_2d(11, 8, 6, 4, 1, 4, 1, 4, 1),
+    ("router", 10): multicast_2d(11, 10, 6, 1, 1, 1, 1, 1, 1),
+    ("router", 20): multicast_2d(11, 10, 6, 2, 1, 2, 1, 2, 1),
+    ("router", 30): multicast_2d(11, 10, 6, 3, 1, 3, 1, 3, 1),
+    ("router", 40): multicast_2d(11, 10, 6, 4, 1, 4, 1, 4, 1),
+    ("router", 60): multicast_2d(11, 10, 6, 3, 1, 6, 1, 6, 1),
     ("router", 64): multicast_2d(11, 10, 6, 1, 1, 7, 1, 7, 1),
+    ("router", 120): multicast_2d(11, 10, 6, 4, 1, 12, 1, 12, 1),
     ("router", 128): multicast_2d(11, 10, 6, 1, 1, 13, 1, 13, 1),
     ("router", 256): multicast_2d(11, 10, 6, 2, 1, 26, 1, 26, 1),
+    ("counts", 2): multicast_2d(11, 1, 2, 1, 1, 1, 1, 1, 1),
     ("counts", 4): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
     ("counts", 8): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("counts", 16): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("counts", 32): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("counts", 10): multicast_2d(11, 1, 5, 1, 1, 1, 1, 1, 1),
+    ("counts", 20): multicast_2d(11, 1, 5, 1, 1, 1, 1, 1, 1),
+    ("counts", 30): multicast_2d(11, 1, 6, 1, 1, 1, 1, 1, 1),
+    ("counts", 40): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("counts", 60): multicast_2d(11, 1, 6, 1, 1, 1, 1, 1, 1),
     ("counts", 64): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("counts", 120): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
     ("counts", 128): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
     ("counts", 256): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("starts", 2): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
     ("starts", 4): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
     ("starts", 8): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
-    ("starts", 16): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
-    ("starts", 32): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("starts", 10): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("starts", 20): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("starts", 30): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("starts", 40): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("starts", 60): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
     ("starts", 64): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("starts", 120): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
     ("starts", 128): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
     ("starts", 256): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("ranks", 2): multicast_2d(11, 2, 2, 1, 1, 1, 1, 1, 1),
     ("ranks", 4): multicast_2d(11, 4, 4, 1, 1, 1, 1, 1, 1),
     ("ranks", 8): multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1),
-    ("ranks", 16): multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1),
-    ("ranks", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1),
+    ("ranks", 10): multicast_2d(11, 10, 5, 1, 1, 1, 1, 1, 1),
+    ("ranks", 20): multicast_2d(11, 10, 5, 2, 1, 2, 1, 2, 1),
+    ("ranks", 30): multicast_2d(11, 10, 6, 3, 1, 3, 1, 3, 1),
+    ("ranks", 40): multicast_2d(11, 10, 8, 4, 1, 4, 1, 4, 1),
+    ("ranks", 60): multicast_2d(11, 10, 6, 3, 1, 6, 1, 6, 1),
     ("ranks", 64): multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1),
+    ("ranks", 120): multicast_2d(11, 10, 8, 4, 1, 12, 1, 12, 1),
     ("ranks", 128): multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1),
     ("ranks", 256): multicast_2d(11, 10, 4, 2, 1, 26, 1, 26, 1),
     ("head", 1): multicast_1d(11, 10, 3, 1, 4, 1, 60, 1, 60),
@@ -302,63 +302,44 @@ MATMULS = {
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(128, 128),
-    ("single", 1, 256): attention_chunks(256, 256),
-    ("single", 1, 512): attention_chunks(128, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 64): attention_chunks(64, 64),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 960): attention_chunks(64, 64),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(64, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(128, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
+    ("batched", 2, 64): attention_chunks(64, 64),
+    ("batched", 4, 64): attention_chunks(64, 64),
+    ("batched", 2, 320): attention_chunks(64, 64),
+    ("batched", 4, 320): attention_chunks(64, 64),
+    ("batched", 2, 960): attention_chunks(64, 64),
+    ("batched", 4, 960): attention_chunks(64, 64),
     ("batched", 2, 2048): attention_chunks(256, 256),
     ("batched", 4, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(128, 128),
-    ("chunked", 1, 256): attention_chunks(64, 128),
-    ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 64): attention_chunks(64, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 960): attention_chunks(64, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(64, 128),
-    ("chunked_batched", 4, 128): attention_chunks(128, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(128, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 64): attention_chunks(64, 128),
+    ("chunked_batched", 4, 64): attention_chunks(64, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 960): attention_chunks(64, 128),
+    ("chunked_batched", 4, 960): attention_chunks(64, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
+    2: Places(L1, L1, L1, DRAM),
     4: Places(L1, L1, L1, DRAM),
     8: Places(L1, L1, L1, DRAM),
-    16: Places(L1, L1, L1, DRAM),
-    32: Places(L1, L1, L1, DRAM),
+    10: Places(L1, L1, L1, DRAM),
+    20: Places(L1, L1, L1, DRAM),
+    30: Places(L1, L1, L1, DRAM),
+    40: Places(L1, L1, L1, DRAM),
+    60: Places(L1, L1, L1, DRAM),
     64: Places(L1, L1, L1, DRAM),
+    120: Places(L1, L1, DRAM, DRAM),
     128: Places(L1, DRAM, L1, DRAM),
     256: Places(L1, DRAM, DRAM, DRAM),
 }

@@ -2,25 +2,25 @@
 
 Rebuild:   codegen build llama-3.1-8b --target n150
 Manifest:  models/llama-3.1-8b.toml
-Geometry:  8cf6b0fda2d15031
+Geometry:  3a9e4e6d100c0c3a
 
     32 layers of 4096 hidden and 14336 intermediate, 32 query and 8 key-value heads of 128, 128256 vocabulary
     32768 tokens of context, 1024 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128
-    batched          2 4 8 16        256
-    batched          2 4 8           512
-    batched          2 4             1024
-    batched          2               2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128
+    single           1               64 256 512 768 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 1536 together
+    ragged           up to 32        1024 2048 4096 together
+    ragged           up to 22        2816 together
+    chunked          1               64 256 512 768 1280 2048
+    chunked_batched  2 4 8 16 32     64
     chunked_batched  2 4 8 16        256
     chunked_batched  2 4 8           512
-    chunked_batched  2 4             1024
-    chunked_batched  2               2048
+    chunked_batched  2 4             768
+    chunked_batched  2               1280 2048
 """
 
 from runtime.backend import ttnn
@@ -119,50 +119,49 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
+LENGTHS = (64, 256, 512, 768, 1280, 2048)  # target.n150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1024, 1536, 2048, 2816, 4096)  # target.n150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "5b638d34b5c985d0"),
-    Shape("single", 1, 256, 8, 0, "last", "48c151f93d5fc971"),
-    Shape("single", 1, 512, 16, 0, "last", "a9b00b51d537c920"),
-    Shape("single", 1, 1024, 32, 0, "last", "31805463e462d324"),
-    Shape("single", 1, 2048, 64, 0, "last", "4abf0c7badb56429"),
-    Shape("batched", 2, 128, 8, 0, "last", "3de1e963378ef67c"),
-    Shape("batched", 4, 128, 16, 0, "last", "dec6ca6afff8a8f4"),
-    Shape("batched", 8, 128, 32, 0, "last", "d6127195152f5ddf"),
-    Shape("batched", 16, 128, 64, 0, "last", "a32ee845bdf60d2a"),
-    Shape("batched", 32, 128, 128, 0, "last", "9bb60c8845bbe34f"),
-    Shape("batched", 2, 256, 16, 0, "last", "21d59d51c305f15e"),
-    Shape("batched", 4, 256, 32, 0, "last", "6f78ac67b575f25a"),
-    Shape("batched", 8, 256, 64, 0, "last", "5740c3be96bda2a8"),
-    Shape("batched", 16, 256, 128, 0, "last", "dca3a95b7de18386"),
-    Shape("batched", 2, 512, 32, 0, "last", "3ec570d5fbdaadb6"),
-    Shape("batched", 4, 512, 64, 0, "last", "1736701a4a59c50a"),
-    Shape("batched", 8, 512, 128, 0, "last", "bf1b83cd34f84b69"),
-    Shape("batched", 2, 1024, 64, 0, "last", "95a2d06693d7a6ad"),
-    Shape("batched", 4, 1024, 128, 0, "last", "d80fd9c6572813ee"),
-    Shape("batched", 2, 2048, 128, 0, "last", "606c31f809c085ab"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "d6bfcb4e26d6a654"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "1012055c621752c9"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "7b20c8575829487a"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "8fdd6e71753b58cb"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "06c01d0d5393038e"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "7577eb637117bae8"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "69f1ae4f047e3d94"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "80001718fb3c8bbd"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "f10cb639c6890d65"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "eecdf99d7fbb0872"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "fa2ac4a9ddbcfcf0"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "8b9ca4438ea09d54"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "52c67adf4f6f19b8"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "763e9927fbea9589"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "bb07744d78296dd4"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "2a34bbe6f892e1ed"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "d2e511fb3209e180"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "8ee0c0a2abb34e5f"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "b2ee7a253c3142e1"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "ff7a25e47a367f44"),
+    Shape("single", 1, 64, 2, 0, "last", "5c7878274e2503a6", 34402),
+    Shape("single", 1, 256, 8, 0, "last", "2d857754af4ceea0", 40578),
+    Shape("single", 1, 512, 16, 0, "last", "f6ae56149d35e0b5", 67412),
+    Shape("single", 1, 768, 24, 0, "last", "0a5ce36ee0d976bf", 96618),
+    Shape("single", 1, 1280, 40, 0, "last", "6759b70d4c091d06", 157311),
+    Shape("single", 1, 2048, 64, 0, "last", "822847353184433a", 249520),
+    Shape("ragged", 8, 32, 8, 0, "last", "90c13a84f68b5fc5", 40578),
+    Shape("ragged", 16, 32, 16, 0, "last", "53ef7fbf849a21b7", 67412),
+    Shape("ragged", 24, 32, 24, 0, "last", "ee3bb590c27fe99f", 96618),
+    Shape("ragged", 32, 32, 32, 0, "last", "01e35f813952bcdc", 127477),
+    Shape("ragged", 24, 64, 48, 0, "last", "df3ccc09b036241f", 186634),
+    Shape("ragged", 32, 64, 64, 0, "last", "4a6f16673aa95f62", 249520),
+    Shape("ragged", 22, 128, 88, 0, "last", "877e2842941c48b1", 344774),
+    Shape("ragged", 32, 128, 128, 0, "last", "09d58131c112ce27", 494230),
+    Shape("chunked", 1, 64, 2, 1048, "last", "f0da867abed0aa31"),
+    Shape("chunked", 1, 256, 8, 1048, "last", "b2139502ef3b0fc3"),
+    Shape("chunked", 1, 512, 16, 1048, "last", "530abe5fc1c80ede"),
+    Shape("chunked", 1, 768, 24, 1048, "last", "d38aaa0f0cc1911b"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "5592afd6606a53b8"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "14853ffecdf843b2"),
+    Shape("chunked_batched", 2, 64, 4, 1048, "last", "bf302b8c4d7a2fa9"),
+    Shape("chunked_batched", 4, 64, 8, 1048, "last", "cc291a7699373b2c"),
+    Shape("chunked_batched", 8, 64, 16, 1048, "last", "5e83fe3fcf07a23b"),
+    Shape("chunked_batched", 16, 64, 32, 1048, "last", "295aaff9c6be16e8"),
+    Shape("chunked_batched", 32, 64, 64, 1048, "last", "bce1948e422649d1"),
+    Shape("chunked_batched", 2, 256, 16, 1048, "last", "96f4243bc53c0965"),
+    Shape("chunked_batched", 4, 256, 32, 1048, "last", "d3f9e7218c63d4fb"),
+    Shape("chunked_batched", 8, 256, 64, 1048, "last", "20e2b1c8f96257c3"),
+    Shape("chunked_batched", 16, 256, 128, 1048, "last", "e3668e47f8f4b5c1"),
+    Shape("chunked_batched", 2, 512, 32, 1048, "last", "9c3889c869b81cfa"),
+    Shape("chunked_batched", 4, 512, 64, 1048, "last", "b530dd6c19c8f1e3"),
+    Shape("chunked_batched", 8, 512, 128, 1048, "last", "fe66967b583f4aaa"),
+    Shape("chunked_batched", 2, 768, 48, 1048, "last", "0937ee32b369e574"),
+    Shape("chunked_batched", 4, 768, 96, 1048, "last", "e639aec4cc5a7966"),
+    Shape("chunked_batched", 2, 1280, 80, 1048, "last", "3c2540b7ee285c04"),
+    Shape("chunked_batched", 2, 2048, 128, 1048, "last", "40d7bd2bd9abe0f4"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -226,65 +225,88 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
+    ("query_key_value", 2): multicast_1d(8, 8, 8, 1, 3, 2, 3, 2, 3),
     ("query_key_value", 4): multicast_1d(8, 8, 8, 1, 3, 4, 3, 4, 3),
     ("query_key_value", 8): multicast_1d(8, 8, 8, 1, 3, 8, 3, 8, 3),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 24, 2, 24),
+    ("query_key_value", 24): multicast_2d(8, 8, 8, 1, 4, 3, 24, 3, 24),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 4, 4, 24, 4, 24),
+    ("query_key_value", 40): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 24),
+    ("query_key_value", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 24),
     ("query_key_value", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 24),
-    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 16, 8, 16, 24),
+    ("query_key_value", 80): multicast_2d(8, 8, 8, 1, 4, 10, 8, 10, 24),
+    ("query_key_value", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 24),
+    ("query_key_value", 96): multicast_2d(8, 8, 8, 1, 4, 12, 8, 12, 24),
+    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 8, 12, 16, 24),
+    ("attention_output", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
     ("attention_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("attention_output", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("attention_output", 40): multicast_2d(8, 8, 8, 1, 4, 5, 16, 5, 16),
+    ("attention_output", 48): multicast_2d(8, 8, 8, 1, 4, 6, 16, 6, 16),
     ("attention_output", 64): multicast_2d(8, 8, 8, 1, 4, 8, 8, 8, 16),
-    ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 8, 16, 16),
+    ("attention_output", 80): multicast_2d(8, 8, 8, 1, 4, 5, 16, 10, 16),
+    ("attention_output", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 16),
+    ("attention_output", 96): multicast_2d(8, 8, 8, 1, 4, 4, 16, 12, 16),
+    ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 16, 16, 16),
+    ("gate_up", 2): minimal(8, 8, 1, 8, 56, 1, 4),
     ("gate_up", 4): minimal(8, 8, 1, 8, 56, 1, 4),
     ("gate_up", 8): minimal(8, 8, 1, 8, 56, 1, 4),
     ("gate_up", 16): minimal(8, 8, 2, 8, 28, 1, 4),
+    ("gate_up", 24): minimal(8, 8, 3, 8, 28, 1, 4),
     ("gate_up", 32): minimal(8, 8, 4, 8, 16, 1, 4),
+    ("gate_up", 40): minimal(8, 8, 5, 8, 16, 1, 4),
+    ("gate_up", 48): minimal(8, 8, 6, 8, 16, 1, 4),
     ("gate_up", 64): minimal(8, 8, 8, 8, 16, 1, 4),
+    ("gate_up", 80): minimal(8, 8, 5, 8, 16, 1, 4),
+    ("gate_up", 88): minimal(8, 8, 11, 8, 8, 1, 4),
+    ("gate_up", 96): minimal(8, 8, 4, 8, 28, 1, 4),
     ("gate_up", 128): minimal(8, 8, 8, 8, 16, 1, 4),
+    ("down", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
     ("down", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("down", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("down", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("down", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("down", 40): multicast_2d(8, 8, 8, 1, 4, 5, 16, 5, 16),
+    ("down", 48): multicast_2d(8, 8, 8, 1, 4, 6, 16, 6, 16),
     ("down", 64): multicast_2d(8, 8, 8, 1, 4, 8, 16, 8, 16),
+    ("down", 80): multicast_2d(8, 8, 8, 1, 4, 5, 16, 10, 16),
+    ("down", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 16),
+    ("down", 96): multicast_2d(8, 8, 8, 1, 4, 6, 16, 12, 16),
     ("down", 128): multicast_2d(8, 8, 8, 1, 4, 8, 16, 16, 16),
     ("head", 1): multicast_1d(8, 8, 4, 1, 3, 1, 63, 1, 63),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
+    ("single", 1, 64): attention_chunks(32, 64),
     ("single", 1, 256): attention_chunks(128, 256),
     ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(256, 256),
+    ("single", 1, 768): attention_chunks(128, 256),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(256, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(256, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(128, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 32, 32): attention_chunks(128, 128),
+    ("ragged", 24, 64): attention_chunks(128, 128),
+    ("ragged", 32, 64): attention_chunks(128, 128),
+    ("ragged", 22, 128): attention_chunks(128, 128),
+    ("ragged", 32, 128): attention_chunks(128, 128),
+    ("chunked", 1, 64): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(128, 128),
     ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 768): attention_chunks(128, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(128, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
+    ("chunked_batched", 2, 64): attention_chunks(64, 128),
+    ("chunked_batched", 4, 64): attention_chunks(64, 128),
+    ("chunked_batched", 8, 64): attention_chunks(64, 128),
+    ("chunked_batched", 16, 64): attention_chunks(64, 128),
+    ("chunked_batched", 32, 64): attention_chunks(64, 128),
     ("chunked_batched", 2, 256): attention_chunks(128, 128),
     ("chunked_batched", 4, 256): attention_chunks(128, 128),
     ("chunked_batched", 8, 256): attention_chunks(128, 128),
@@ -292,19 +314,27 @@ ATTENTION = {
     ("chunked_batched", 2, 512): attention_chunks(128, 128),
     ("chunked_batched", 4, 512): attention_chunks(128, 128),
     ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 768): attention_chunks(128, 128),
+    ("chunked_batched", 4, 768): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
+    2: Places(L1, L1, L1, L1),
     4: Places(L1, L1, L1, DRAM),
     8: Places(L1, L1, L1, DRAM),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, DRAM),
     32: Places(L1, L1, L1, L1),
-    64: Places(DRAM, DRAM, L1, DRAM),
-    128: Places(DRAM, DRAM, L1, DRAM),
+    40: Places(L1, L1, L1, DRAM),
+    48: Places(L1, L1, L1, DRAM),
+    64: Places(DRAM, L1, L1, DRAM),
+    80: Places(DRAM, L1, L1, DRAM),
+    88: Places(DRAM, L1, DRAM, DRAM),
+    96: Places(DRAM, L1, L1, DRAM),
+    128: Places(DRAM, L1, DRAM, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -401,9 +431,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -417,7 +447,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -465,7 +495,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -476,7 +506,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -523,7 +553,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

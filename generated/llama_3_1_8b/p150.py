@@ -2,23 +2,26 @@
 
 Rebuild:   codegen build llama-3.1-8b --target p150
 Manifest:  models/llama-3.1-8b.toml
-Geometry:  1337fcbdcd8da40a
+Geometry:  3c50aba6b406ddd7
 
     32 layers of 4096 hidden and 14336 intermediate, 32 query and 8 key-value heads of 128, 128256 vocabulary
     131072 tokens of context, 4096 key-value blocks of 32 tokens
     bfloat16 weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               320 640 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 2560 together
+    ragged           up to 28        1792 together
+    ragged           up to 30        3840 together
+    ragged           up to 22        5632 together
+    ragged           up to 32        8192 together
+    chunked          1               320 640 1280 2048
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1280 2048
 """
 
 from runtime.backend import ttnn
@@ -116,59 +119,42 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+WAVES = (1, 2, 4, 8, 16)  # target.p150.waves
+LENGTHS = (320, 640, 1280, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 1792, 2560, 3840, 5632, 8192)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "4864892e66ccd237"),
-    Shape("single", 1, 256, 8, 0, "last", "916acbf870b31fc4"),
-    Shape("single", 1, 512, 16, 0, "last", "a11b1cffee3fa6b0"),
-    Shape("single", 1, 1024, 32, 0, "last", "3b06479859a970ea"),
-    Shape("single", 1, 2048, 64, 0, "last", "e6840cc7f1678cc4"),
-    Shape("batched", 2, 128, 8, 0, "last", "e017af9033aaacda"),
-    Shape("batched", 4, 128, 16, 0, "last", "4efa145fd2c19915"),
-    Shape("batched", 8, 128, 32, 0, "last", "bd6d776e161cc3e5"),
-    Shape("batched", 16, 128, 64, 0, "last", "117fbb4a9bd86ee2"),
-    Shape("batched", 32, 128, 128, 0, "last", "557bae839a1e9cad"),
-    Shape("batched", 2, 256, 16, 0, "last", "e0e0eda2e06a5459"),
-    Shape("batched", 4, 256, 32, 0, "last", "86cc43367d7dadb4"),
-    Shape("batched", 8, 256, 64, 0, "last", "32cc3ac9a76390c5"),
-    Shape("batched", 16, 256, 128, 0, "last", "606312fb36ec3b3a"),
-    Shape("batched", 32, 256, 256, 0, "last", "e95d9f3d80adb971"),
-    Shape("batched", 2, 512, 32, 0, "last", "6f660c4eab87b063"),
-    Shape("batched", 4, 512, 64, 0, "last", "918edbc23647071b"),
-    Shape("batched", 8, 512, 128, 0, "last", "fa45e23d874a6215"),
-    Shape("batched", 16, 512, 256, 0, "last", "1b470b3351cd50b1"),
-    Shape("batched", 2, 1024, 64, 0, "last", "1eafdbb21dfe736f"),
-    Shape("batched", 4, 1024, 128, 0, "last", "1bf86e88ce7a0fb5"),
-    Shape("batched", 8, 1024, 256, 0, "last", "88566e4a3cef20eb"),
-    Shape("batched", 2, 2048, 128, 0, "last", "dd53ea04a99df1d0"),
-    Shape("batched", 4, 2048, 256, 0, "last", "6bfdb258274666a0"),
-    Shape("chunked", 1, 128, 4, 4128, "last", "ae68b4fbd77e2421"),
-    Shape("chunked", 1, 256, 8, 4128, "last", "6d0217248cb861a2"),
-    Shape("chunked", 1, 512, 16, 4128, "last", "ac8c1f37399b0878"),
-    Shape("chunked", 1, 1024, 32, 4128, "last", "804a0260656168bc"),
-    Shape("chunked", 1, 2048, 64, 4128, "last", "fe34f62596186d3f"),
-    Shape("chunked_batched", 2, 128, 8, 4128, "last", "883ca0c122846312"),
-    Shape("chunked_batched", 4, 128, 16, 4128, "last", "c9f34798c840815b"),
-    Shape("chunked_batched", 8, 128, 32, 4128, "last", "e7114f5470e35607"),
-    Shape("chunked_batched", 16, 128, 64, 4128, "last", "d42919c35250882f"),
-    Shape("chunked_batched", 32, 128, 128, 4128, "last", "9ca2b4ec39966833"),
-    Shape("chunked_batched", 2, 256, 16, 4128, "last", "464aa519c214e80a"),
-    Shape("chunked_batched", 4, 256, 32, 4128, "last", "0861d1bb189ad226"),
-    Shape("chunked_batched", 8, 256, 64, 4128, "last", "7a21db792c595053"),
-    Shape("chunked_batched", 16, 256, 128, 4128, "last", "b7a674a6b61bc321"),
-    Shape("chunked_batched", 32, 256, 256, 4128, "last", "409d8095feadc885"),
-    Shape("chunked_batched", 2, 512, 32, 4128, "last", "124974cb77df16e9"),
-    Shape("chunked_batched", 4, 512, 64, 4128, "last", "e8fd464e1c0f15a7"),
-    Shape("chunked_batched", 8, 512, 128, 4128, "last", "031211be46306d03"),
-    Shape("chunked_batched", 16, 512, 256, 4128, "last", "2dc3b10f4ae59f15"),
-    Shape("chunked_batched", 2, 1024, 64, 4128, "last", "2654e79a0d10b74f"),
-    Shape("chunked_batched", 4, 1024, 128, 4128, "last", "2e765d1b2aa86052"),
-    Shape("chunked_batched", 8, 1024, 256, 4128, "last", "28382e889af31023"),
-    Shape("chunked_batched", 2, 2048, 128, 4128, "last", "ea64dd8482d91670"),
-    Shape("chunked_batched", 4, 2048, 256, 4128, "last", "f7406680669c3808"),
+    Shape("single", 1, 320, 10, 0, "last", "f84729e8f1694e3b", 38089),
+    Shape("single", 1, 640, 20, 0, "last", "7e17fb9bc80eef86", 67689),
+    Shape("single", 1, 1280, 40, 0, "last", "b0da2faab2add2c7", 131231),
+    Shape("single", 1, 2048, 64, 0, "last", "4f26c8698412d780", 225814),
+    Shape("ragged", 8, 32, 8, 0, "last", "894015659f271d03", 37292),
+    Shape("ragged", 16, 32, 16, 0, "last", "e786d6488d8e21b6", 67518),
+    Shape("ragged", 24, 32, 24, 0, "last", "80931260ac975c24", 99678),
+    Shape("ragged", 20, 64, 40, 0, "last", "13a4c568dfa6ee84", 131231),
+    Shape("ragged", 28, 64, 56, 0, "last", "c2e9039b97251925", 193465),
+    Shape("ragged", 20, 128, 80, 0, "last", "3fbd0ae943f9b03d", 257484),
+    Shape("ragged", 30, 128, 120, 0, "last", "c1c7d7c3f5833d65", 382636),
+    Shape("ragged", 22, 256, 176, 0, "last", "61dde4757a8bcf8f", 569349),
+    Shape("ragged", 32, 256, 256, 0, "last", "ea9782455935fb76", 831683),
+    Shape("chunked", 1, 320, 10, 4120, "last", "b50fd5d1d7d17062"),
+    Shape("chunked", 1, 640, 20, 4120, "last", "a039776b9aedb7a3"),
+    Shape("chunked", 1, 1280, 40, 4120, "last", "02f1aed1ceed07e4"),
+    Shape("chunked", 1, 2048, 64, 4120, "last", "0814caadb29e3e59"),
+    Shape("chunked_batched", 2, 320, 20, 4120, "last", "91de5a44a827a3e3"),
+    Shape("chunked_batched", 4, 320, 40, 4120, "last", "cb889da93a7647e4"),
+    Shape("chunked_batched", 8, 320, 80, 4120, "last", "ed0b75608a7047d2"),
+    Shape("chunked_batched", 16, 320, 160, 4120, "last", "5f5279d21d4a467d"),
+    Shape("chunked_batched", 2, 640, 40, 4120, "last", "5f391a2e7684e62f"),
+    Shape("chunked_batched", 4, 640, 80, 4120, "last", "64bcb964fa2cd401"),
+    Shape("chunked_batched", 8, 640, 160, 4120, "last", "22c9804c3a55466d"),
+    Shape("chunked_batched", 2, 1280, 80, 4120, "last", "077bdb92b695f209"),
+    Shape("chunked_batched", 4, 1280, 160, 4120, "last", "4c291cbd5414856b"),
+    Shape("chunked_batched", 2, 2048, 128, 4120, "last", "d917cc8e58908f65"),
+    Shape("chunked_batched", 4, 2048, 256, 4120, "last", "a3d10efb59ccb610"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -232,98 +218,113 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 18, 1, 18),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 3, 2, 18, 2, 18),
+    ("query_key_value", 24): multicast_2d(11, 8, 8, 1, 3, 3, 18, 3, 18),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 56): multicast_2d(11, 10, 8, 1, 3, 6, 9, 6, 18),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 3, 7, 9, 7, 18),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 2, 2, 8, 2, 8, 18),
+    ("query_key_value", 120): multicast_2d(11, 10, 8, 2, 2, 12, 2, 12, 18),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 20),
-    ("query_key_value", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 18),
-    ("attention_output", 4): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("query_key_value", 160): multicast_2d(11, 10, 8, 2, 2, 16, 2, 16, 18),
+    ("query_key_value", 176): multicast_2d(11, 10, 8, 2, 2, 18, 2, 18, 18),
+    ("query_key_value", 256): multicast_2d(11, 10, 4, 2, 2, 26, 2, 26, 18),
     ("attention_output", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("attention_output", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("attention_output", 16): minimal(11, 10, 2, 8, 12, 1, 4),
-    ("attention_output", 32): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("attention_output", 20): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("attention_output", 24): minimal(11, 10, 3, 8, 12, 1, 4),
+    ("attention_output", 40): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("attention_output", 56): minimal(11, 10, 6, 8, 12, 1, 4),
     ("attention_output", 64): minimal(11, 10, 7, 8, 4, 1, 4),
+    ("attention_output", 80): minimal(11, 10, 8, 8, 6, 2, 2),
+    ("attention_output", 120): minimal(11, 10, 12, 8, 4, 1, 4),
     ("attention_output", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("attention_output", 160): minimal(11, 10, 4, 4, 13, 4, 1),
+    ("attention_output", 176): minimal(11, 10, 4, 8, 13, 4, 1),
     ("attention_output", 256): minimal(11, 10, 4, 8, 13, 4, 1),
-    ("gate_up", 4): minimal(11, 10, 1, 2, 84, 1, 4),
     ("gate_up", 8): minimal(11, 10, 1, 2, 84, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 2, 84, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 8, 28, 1, 4),
-    ("gate_up", 32): minimal(11, 10, 4, 8, 14, 2, 2),
+    ("gate_up", 20): minimal(11, 10, 2, 8, 28, 1, 4),
+    ("gate_up", 24): minimal(11, 10, 3, 4, 28, 1, 4),
+    ("gate_up", 40): minimal(11, 10, 4, 8, 14, 2, 2),
+    ("gate_up", 56): minimal(11, 10, 6, 8, 14, 2, 2),
     ("gate_up", 64): minimal(11, 10, 7, 8, 12, 1, 4),
+    ("gate_up", 80): minimal(11, 10, 8, 8, 12, 1, 4),
+    ("gate_up", 120): minimal(11, 10, 6, 8, 14, 2, 2),
     ("gate_up", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("gate_up", 160): minimal(11, 10, 8, 8, 14, 2, 2),
+    ("gate_up", 176): minimal(11, 10, 9, 8, 12, 1, 4),
     ("gate_up", 256): minimal(11, 10, 26, 8, 2, 2, 2),
-    ("down", 4): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("down", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 16): minimal(11, 10, 2, 8, 12, 1, 4),
-    ("down", 32): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("down", 20): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("down", 24): minimal(11, 10, 3, 8, 12, 1, 4),
+    ("down", 40): minimal(11, 10, 4, 7, 12, 1, 4),
+    ("down", 56): minimal(11, 10, 6, 8, 12, 1, 4),
     ("down", 64): minimal(11, 10, 7, 7, 12, 1, 4),
+    ("down", 80): minimal(11, 10, 8, 8, 6, 2, 2),
+    ("down", 120): minimal(11, 10, 12, 8, 6, 2, 2),
     ("down", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("down", 160): minimal(11, 10, 4, 8, 13, 4, 1),
+    ("down", 176): minimal(11, 10, 4, 8, 13, 4, 1),
     ("down", 256): minimal(11, 10, 4, 8, 13, 4, 1),
     ("head", 1): multicast_1d(11, 10, 8, 1, 3, 1, 39, 1, 39),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
-    ("single", 1, 256): attention_chunks(128, 256),
-    ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("batched", 4, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
-    ("chunked", 1, 256): attention_chunks(128, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 20, 128): attention_chunks(128, 128),
+    ("ragged", 30, 128): attention_chunks(128, 128),
+    ("ragged", 22, 256): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, DRAM),
-    32: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, DRAM),
+    24: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, L1),
+    56: Places(L1, L1, L1, DRAM),
     64: Places(L1, L1, L1, DRAM),
+    80: Places(L1, L1, L1, DRAM),
+    120: Places(L1, L1, L1, DRAM),
     128: Places(L1, L1, L1, DRAM),
-    256: Places(DRAM, DRAM, DRAM, DRAM),
+    160: Places(DRAM, L1, L1, DRAM),
+    176: Places(DRAM, L1, DRAM, DRAM),
+    256: Places(DRAM, L1, DRAM, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -421,9 +422,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -437,7 +438,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -485,7 +486,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -496,7 +497,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -543,7 +544,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

@@ -2,23 +2,26 @@
 
 Rebuild:   codegen build llama-3.2-1b --target n150
 Manifest:  models/llama-3.2-1b.toml
-Geometry:  2b0f4d647f1cc027
+Geometry:  66f9f1bfdd1ad8cb
 
     16 layers of 2048 hidden and 8192 intermediate, 32 query and 8 key-value heads of 64, 128256 vocabulary
     32768 tokens of context, 2048 key-value blocks of 32 tokens
     bfloat16 weights, bfloat16 keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
+    single           1               256 512 768 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 together
+    ragged           up to 32        2048 8192 together
+    ragged           up to 26        3328 together
+    ragged           up to 28        5376 together
+    chunked          1               256 512 768 1280 2048
+    chunked_batched  2 4 8 16 32     256
     chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    chunked_batched  2 4 8           768
+    chunked_batched  2 4             1280 2048
 """
 
 from runtime.backend import ttnn
@@ -117,58 +120,47 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 keys and value
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
+LENGTHS = (256, 512, 768, 1280, 2048)  # target.n150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 2048, 3328, 5376, 8192)  # target.n150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "e23808b2ee202932"),
-    Shape("single", 1, 256, 8, 0, "last", "f1e03d731aade6b0"),
-    Shape("single", 1, 512, 16, 0, "last", "29b24b44f4bda4eb"),
-    Shape("single", 1, 1024, 32, 0, "last", "cc472d7407eaa0a6"),
-    Shape("single", 1, 2048, 64, 0, "last", "b4f4a5874d08ea21"),
-    Shape("batched", 2, 128, 8, 0, "last", "6a4cf61aa5ae6b18"),
-    Shape("batched", 4, 128, 16, 0, "last", "36725fc58993a527"),
-    Shape("batched", 8, 128, 32, 0, "last", "15a67dba98866365"),
-    Shape("batched", 16, 128, 64, 0, "last", "68ca089afacf9237"),
-    Shape("batched", 32, 128, 128, 0, "last", "351852e888008bd7"),
-    Shape("batched", 2, 256, 16, 0, "last", "5c497f210830eaa2"),
-    Shape("batched", 4, 256, 32, 0, "last", "ed8566030eb36790"),
-    Shape("batched", 8, 256, 64, 0, "last", "8cf078e1bfb8be3c"),
-    Shape("batched", 16, 256, 128, 0, "last", "b653d86b08395d34"),
-    Shape("batched", 32, 256, 256, 0, "last", "5e8d1f7e50cdd3ab"),
-    Shape("batched", 2, 512, 32, 0, "last", "dc71cec24cfdea3f"),
-    Shape("batched", 4, 512, 64, 0, "last", "0c357adb055a6ba3"),
-    Shape("batched", 8, 512, 128, 0, "last", "48d94fed5d7a838f"),
-    Shape("batched", 16, 512, 256, 0, "last", "9ef36e22a496905f"),
-    Shape("batched", 2, 1024, 64, 0, "last", "6b69c4cd6e7b7420"),
-    Shape("batched", 4, 1024, 128, 0, "last", "4a979437d00624da"),
-    Shape("batched", 8, 1024, 256, 0, "last", "f494ed299537de42"),
-    Shape("batched", 2, 2048, 128, 0, "last", "01980ed97ef1cf2b"),
-    Shape("batched", 4, 2048, 256, 0, "last", "dc28a818b9ae5ffd"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "afc955bbe345215f"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "071bc53e3233b8c5"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "52378a86df4838e8"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "2d41ad7fad5d6ac4"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "e588b0fdee8e7f22"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "989c3553d5503af5"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "f3929f0bfce227c9"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "12de8367c2766caa"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "14bef56c389ab4eb"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "7d07a7bcb3a6689c"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "62ef72e0cc046d56"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "0eeef484f77835c8"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "ee860d680c12638b"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "d77a06e37722a8aa"),
-    Shape("chunked_batched", 32, 256, 256, 1056, "last", "d20a2e73c45f8b38"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "60908bbd2fbd3295"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "a69d5cd207ed6b24"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "3fa4788675968391"),
-    Shape("chunked_batched", 16, 512, 256, 1056, "last", "aa4811d7d53df7ec"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "bd5252cbaf103458"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "05d62d7fc531b608"),
-    Shape("chunked_batched", 8, 1024, 256, 1056, "last", "cbfd1a7d63fbcd78"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "6ba991bad63e34ce"),
-    Shape("chunked_batched", 4, 2048, 256, 1056, "last", "4cd5490c23ff39d3"),
+    Shape("single", 1, 256, 8, 0, "last", "75a029cc401d3e3d", 11344),
+    Shape("single", 1, 512, 16, 0, "last", "83640887ccda7c55", 18767),
+    Shape("single", 1, 768, 24, 0, "last", "47ab50fdb286438f", 26547),
+    Shape("single", 1, 1280, 40, 0, "last", "9969b3f305f6055e", 42164),
+    Shape("single", 1, 2048, 64, 0, "last", "3cd2f6b9688e1049", 66359),
+    Shape("ragged", 8, 32, 8, 0, "last", "4bf741f829c097e6", 11344),
+    Shape("ragged", 16, 32, 16, 0, "last", "83069c44814ea905", 18767),
+    Shape("ragged", 24, 32, 24, 0, "last", "6ad2361b3c780e87", 26547),
+    Shape("ragged", 20, 64, 40, 0, "last", "74709fe16efbd1f8", 42164),
+    Shape("ragged", 32, 64, 64, 0, "last", "5ad6ff7b7c2b19d5", 66359),
+    Shape("ragged", 26, 128, 104, 0, "last", "5df028143a9ebb97", 107452),
+    Shape("ragged", 28, 192, 168, 0, "last", "c52b589de15b50bb", 171971),
+    Shape("ragged", 32, 256, 256, 0, "last", "4bd56ffa854a3ccc", 273445),
+    Shape("chunked", 1, 256, 8, 1048, "last", "c8bd43d6c42adc55"),
+    Shape("chunked", 1, 512, 16, 1048, "last", "f706002f599a446c"),
+    Shape("chunked", 1, 768, 24, 1048, "last", "ca0295bb58fdd459"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "43a4478d300959ca"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "40dcb51f02f41990"),
+    Shape("chunked_batched", 2, 256, 16, 1048, "last", "bdf1296b6288f346"),
+    Shape("chunked_batched", 4, 256, 32, 1048, "last", "e09cff4d8967e419"),
+    Shape("chunked_batched", 8, 256, 64, 1048, "last", "22d49cd8affcecfd"),
+    Shape("chunked_batched", 16, 256, 128, 1048, "last", "d65f61bf03791d8e"),
+    Shape("chunked_batched", 32, 256, 256, 1048, "last", "10017f3e93a51f7e"),
+    Shape("chunked_batched", 2, 512, 32, 1048, "last", "1311878841c037e1"),
+    Shape("chunked_batched", 4, 512, 64, 1048, "last", "ced60f2fa148fdb3"),
+    Shape("chunked_batched", 8, 512, 128, 1048, "last", "cc66978f4f07a815"),
+    Shape("chunked_batched", 16, 512, 256, 1048, "last", "2ca19ca93bc6d85a"),
+    Shape("chunked_batched", 2, 768, 48, 1048, "last", "7829e1637ffc70b4"),
+    Shape("chunked_batched", 4, 768, 96, 1048, "last", "0ea6cb181de6d248"),
+    Shape("chunked_batched", 8, 768, 192, 1048, "last", "556341629db39a3a"),
+    Shape("chunked_batched", 2, 1280, 80, 1048, "last", "8a3cd97d7fe63572"),
+    Shape("chunked_batched", 4, 1280, 160, 1048, "last", "f98fa4dafac221ae"),
+    Shape("chunked_batched", 2, 2048, 128, 1048, "last", "e74a725dd12f20c0"),
+    Shape("chunked_batched", 4, 2048, 256, 1048, "last", "5e7ea43767b2ba7e"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -232,73 +224,89 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_2d(8, 8, 8, 1, 4, 1, 12, 1, 12),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("query_key_value", 24): multicast_2d(8, 8, 8, 1, 4, 3, 12, 3, 12),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("query_key_value", 40): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 12),
+    ("query_key_value", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 12),
     ("query_key_value", 64): multicast_2d(8, 8, 8, 1, 4, 4, 12, 8, 12),
-    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 16, 4, 16, 12),
+    ("query_key_value", 80): multicast_2d(8, 8, 8, 1, 4, 5, 12, 10, 12),
+    ("query_key_value", 96): multicast_2d(8, 8, 8, 1, 4, 4, 12, 12, 12),
+    ("query_key_value", 104): multicast_2d(8, 8, 4, 1, 4, 13, 4, 13, 12),
+    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 8, 4, 16, 12),
+    ("query_key_value", 160): multicast_2d(8, 8, 8, 1, 4, 4, 12, 20, 12),
+    ("query_key_value", 168): multicast_2d(8, 8, 8, 1, 4, 7, 4, 21, 12),
+    ("query_key_value", 192): multicast_2d(8, 8, 8, 1, 4, 4, 12, 24, 12),
     ("query_key_value", 256): multicast_2d(8, 8, 8, 1, 4, 4, 12, 32, 12),
-    ("attention_output", 4): minimal(8, 8, 1, 8, 8, 1, 4),
     ("attention_output", 8): minimal(8, 8, 1, 8, 8, 1, 4),
     ("attention_output", 16): minimal(8, 8, 2, 8, 8, 1, 4),
+    ("attention_output", 24): minimal(8, 8, 3, 8, 8, 1, 4),
     ("attention_output", 32): minimal(8, 8, 4, 8, 8, 1, 4),
-    ("attention_output", 64): minimal(8, 8, 8, 8, 8, 1, 4),
-    ("attention_output", 128): minimal(8, 8, 8, 8, 4, 1, 4),
+    ("attention_output", 40): minimal(8, 8, 5, 8, 8, 1, 4),
+    ("attention_output", 48): minimal(8, 8, 6, 8, 8, 1, 4),
+    ("attention_output", 64): minimal(8, 8, 8, 8, 4, 1, 4),
+    ("attention_output", 80): minimal(8, 8, 5, 8, 4, 1, 4),
+    ("attention_output", 96): minimal(8, 8, 6, 8, 4, 1, 4),
+    ("attention_output", 104): minimal(8, 8, 13, 8, 4, 1, 4),
+    ("attention_output", 128): minimal(8, 8, 8, 8, 8, 1, 4),
+    ("attention_output", 160): minimal(8, 8, 5, 8, 8, 1, 4),
+    ("attention_output", 168): minimal(8, 8, 7, 8, 8, 1, 4),
+    ("attention_output", 192): minimal(8, 8, 6, 8, 4, 1, 4),
     ("attention_output", 256): minimal(8, 8, 8, 8, 8, 1, 4),
-    ("gate_up", 4): minimal(8, 8, 1, 8, 32, 1, 4),
     ("gate_up", 8): minimal(8, 8, 1, 8, 32, 1, 4),
     ("gate_up", 16): minimal(8, 8, 2, 8, 16, 1, 4),
+    ("gate_up", 24): minimal(8, 8, 3, 8, 16, 1, 4),
     ("gate_up", 32): minimal(8, 8, 4, 8, 16, 1, 4),
+    ("gate_up", 40): minimal(8, 8, 5, 8, 16, 1, 4),
+    ("gate_up", 48): minimal(8, 8, 6, 8, 8, 1, 4),
     ("gate_up", 64): minimal(8, 8, 8, 8, 8, 1, 4),
+    ("gate_up", 80): minimal(8, 8, 10, 8, 8, 1, 4),
+    ("gate_up", 96): minimal(8, 8, 4, 8, 16, 1, 4),
+    ("gate_up", 104): minimal(8, 8, 13, 8, 4, 1, 4),
     ("gate_up", 128): minimal(8, 8, 8, 8, 8, 1, 4),
+    ("gate_up", 160): minimal(8, 8, 10, 8, 8, 1, 4),
+    ("gate_up", 168): minimal(8, 8, 7, 8, 8, 1, 4),
+    ("gate_up", 192): minimal(8, 8, 8, 8, 8, 1, 4),
     ("gate_up", 256): minimal(8, 8, 4, 8, 8, 1, 4),
-    ("down", 4): minimal(8, 8, 1, 8, 8, 1, 4),
     ("down", 8): minimal(8, 8, 1, 8, 8, 1, 4),
     ("down", 16): minimal(8, 8, 2, 8, 8, 1, 4),
+    ("down", 24): minimal(8, 8, 3, 8, 8, 1, 4),
     ("down", 32): minimal(8, 8, 4, 8, 8, 1, 4),
+    ("down", 40): minimal(8, 8, 5, 8, 8, 1, 4),
+    ("down", 48): minimal(8, 8, 6, 8, 8, 1, 4),
     ("down", 64): minimal(8, 8, 8, 8, 8, 1, 4),
+    ("down", 80): minimal(8, 8, 5, 8, 8, 1, 4),
+    ("down", 96): minimal(8, 8, 6, 8, 8, 1, 4),
+    ("down", 104): minimal(8, 8, 13, 8, 4, 1, 4),
     ("down", 128): minimal(8, 8, 8, 8, 8, 1, 4),
+    ("down", 160): minimal(8, 8, 5, 8, 8, 1, 4),
+    ("down", 168): minimal(8, 8, 7, 8, 8, 1, 4),
+    ("down", 192): minimal(8, 8, 8, 8, 8, 1, 4),
     ("down", 256): minimal(8, 8, 8, 8, 8, 1, 4),
     ("head", 1): multicast_1d(8, 8, 4, 1, 3, 1, 63, 1, 63),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
     ("single", 1, 256): attention_chunks(128, 256),
     ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(256, 256),
+    ("single", 1, 768): attention_chunks(128, 256),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(256, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(256, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("batched", 4, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(128, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 32, 64): attention_chunks(128, 128),
+    ("ragged", 26, 128): attention_chunks(128, 128),
+    ("ragged", 28, 192): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
     ("chunked", 1, 256): attention_chunks(128, 128),
     ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 768): attention_chunks(128, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(128, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
     ("chunked_batched", 2, 256): attention_chunks(128, 128),
     ("chunked_batched", 4, 256): attention_chunks(128, 128),
     ("chunked_batched", 8, 256): attention_chunks(128, 128),
@@ -308,21 +316,31 @@ ATTENTION = {
     ("chunked_batched", 4, 512): attention_chunks(128, 128),
     ("chunked_batched", 8, 512): attention_chunks(128, 128),
     ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 768): attention_chunks(128, 128),
+    ("chunked_batched", 4, 768): attention_chunks(128, 128),
+    ("chunked_batched", 8, 768): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, L1),
     32: Places(L1, L1, L1, L1),
-    64: Places(L1, L1, DRAM, DRAM),
-    128: Places(L1, DRAM, L1, DRAM),
+    40: Places(L1, L1, L1, DRAM),
+    48: Places(L1, L1, L1, DRAM),
+    64: Places(L1, L1, L1, DRAM),
+    80: Places(L1, L1, L1, DRAM),
+    96: Places(L1, L1, L1, DRAM),
+    104: Places(L1, L1, DRAM, DRAM),
+    128: Places(L1, L1, DRAM, DRAM),
+    160: Places(DRAM, L1, DRAM, DRAM),
+    168: Places(L1, L1, DRAM, DRAM),
+    192: Places(L1, DRAM, L1, DRAM),
     256: Places(L1, DRAM, DRAM, DRAM),
 }
 
@@ -421,9 +439,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -437,7 +455,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -485,7 +503,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -496,7 +514,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -543,7 +561,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

@@ -2,23 +2,24 @@
 
 Rebuild:   codegen build llama-3.2-1b --target p150
 Manifest:  models/llama-3.2-1b.toml
-Geometry:  40931f63078cc165
+Geometry:  7650d9c15fb9ab91
 
     16 layers of 2048 hidden and 8192 intermediate, 32 query and 8 key-value heads of 64, 128256 vocabulary
     131072 tokens of context, 8192 key-value blocks of 32 tokens
     bfloat16 weights, bfloat16 keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               320 640 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 20        1280 together
+    ragged           up to 28        1792 together
+    ragged           up to 22        2816 5632 together
+    ragged           up to 32        4096 8192 together
+    chunked          1               320 640 1280 2048
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1280 2048
 """
 
 from runtime.backend import ttnn
@@ -116,59 +117,41 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 keys and value
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+WAVES = (1, 2, 4, 8, 16)  # target.p150.waves
+LENGTHS = (320, 640, 1280, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 1280, 1792, 2816, 4096, 5632, 8192)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "9c77181bee429272"),
-    Shape("single", 1, 256, 8, 0, "last", "d29e520f70d60d9f"),
-    Shape("single", 1, 512, 16, 0, "last", "c679cac1918aced1"),
-    Shape("single", 1, 1024, 32, 0, "last", "f59ef4c19a27ccf2"),
-    Shape("single", 1, 2048, 64, 0, "last", "5a3d86af86d744f2"),
-    Shape("batched", 2, 128, 8, 0, "last", "1ddd61cea392d3af"),
-    Shape("batched", 4, 128, 16, 0, "last", "6a082218aed7dd1d"),
-    Shape("batched", 8, 128, 32, 0, "last", "62f76815d0a05982"),
-    Shape("batched", 16, 128, 64, 0, "last", "cac95c1ebc2b712f"),
-    Shape("batched", 32, 128, 128, 0, "last", "b540cb6d5f2b1695"),
-    Shape("batched", 2, 256, 16, 0, "last", "f54367536dcd2b5e"),
-    Shape("batched", 4, 256, 32, 0, "last", "21cec23d6c495cc9"),
-    Shape("batched", 8, 256, 64, 0, "last", "f7d353b64f9f00d7"),
-    Shape("batched", 16, 256, 128, 0, "last", "3127ed59d427f211"),
-    Shape("batched", 32, 256, 256, 0, "last", "3857d74ef3c03a27"),
-    Shape("batched", 2, 512, 32, 0, "last", "3c88b2146db3a4e7"),
-    Shape("batched", 4, 512, 64, 0, "last", "90f03d90b39088c1"),
-    Shape("batched", 8, 512, 128, 0, "last", "ae343617e6de28e1"),
-    Shape("batched", 16, 512, 256, 0, "last", "3aae4ac7e4a8bbae"),
-    Shape("batched", 2, 1024, 64, 0, "last", "2ea2ca8a64fef991"),
-    Shape("batched", 4, 1024, 128, 0, "last", "5a6406f8ff8a0e20"),
-    Shape("batched", 8, 1024, 256, 0, "last", "f737381bc4194176"),
-    Shape("batched", 2, 2048, 128, 0, "last", "8c1a5cb8c94887d1"),
-    Shape("batched", 4, 2048, 256, 0, "last", "f9a2852c291060e2"),
-    Shape("chunked", 1, 128, 4, 4128, "last", "76e255f45a7f6179"),
-    Shape("chunked", 1, 256, 8, 4128, "last", "f52c533fb3883ab4"),
-    Shape("chunked", 1, 512, 16, 4128, "last", "4d6586f002330e6d"),
-    Shape("chunked", 1, 1024, 32, 4128, "last", "0c39732c5454381b"),
-    Shape("chunked", 1, 2048, 64, 4128, "last", "8891cf320e8056bd"),
-    Shape("chunked_batched", 2, 128, 8, 4128, "last", "4391b4881bbcebe1"),
-    Shape("chunked_batched", 4, 128, 16, 4128, "last", "42b32dc6f85fda54"),
-    Shape("chunked_batched", 8, 128, 32, 4128, "last", "cb7f6faa6078f015"),
-    Shape("chunked_batched", 16, 128, 64, 4128, "last", "f094c548e6572fb8"),
-    Shape("chunked_batched", 32, 128, 128, 4128, "last", "ab4ad5d7102c297d"),
-    Shape("chunked_batched", 2, 256, 16, 4128, "last", "e3899e6052306804"),
-    Shape("chunked_batched", 4, 256, 32, 4128, "last", "347d95698fed17e2"),
-    Shape("chunked_batched", 8, 256, 64, 4128, "last", "e200ad5f3ce22681"),
-    Shape("chunked_batched", 16, 256, 128, 4128, "last", "ed01954923344712"),
-    Shape("chunked_batched", 32, 256, 256, 4128, "last", "7737fb29c372207e"),
-    Shape("chunked_batched", 2, 512, 32, 4128, "last", "77bee13ee9763f1a"),
-    Shape("chunked_batched", 4, 512, 64, 4128, "last", "298a22aafb1dfc51"),
-    Shape("chunked_batched", 8, 512, 128, 4128, "last", "c83560cb73dbb8d5"),
-    Shape("chunked_batched", 16, 512, 256, 4128, "last", "2868f14d6cce5c93"),
-    Shape("chunked_batched", 2, 1024, 64, 4128, "last", "4a77a56205931a63"),
-    Shape("chunked_batched", 4, 1024, 128, 4128, "last", "d05a89e28385189f"),
-    Shape("chunked_batched", 8, 1024, 256, 4128, "last", "eab79fff2d09d7d3"),
-    Shape("chunked_batched", 2, 2048, 128, 4128, "last", "3f09b4e14fc2ec99"),
-    Shape("chunked_batched", 4, 2048, 256, 4128, "last", "97e15b2b6e51da2a"),
+    Shape("single", 1, 320, 10, 0, "last", "8af87b86c82a02ad", 7358),
+    Shape("single", 1, 640, 20, 0, "last", "d5cd214aa4981cac", 11207),
+    Shape("single", 1, 1280, 40, 0, "last", "8209882f7c475d69", 20100),
+    Shape("single", 1, 2048, 64, 0, "last", "7da91ad3fd0fe31b", 34960),
+    Shape("ragged", 8, 32, 8, 0, "last", "6ae2234a13413004", 7300),
+    Shape("ragged", 16, 32, 16, 0, "last", "13055d9b3225fb10", 11157),
+    Shape("ragged", 20, 64, 40, 0, "last", "1ee1cb078e0cbb7f", 20100),
+    Shape("ragged", 28, 64, 56, 0, "last", "60e17cd685ffb985", 28846),
+    Shape("ragged", 22, 128, 88, 0, "last", "d81ed612d443c461", 42648),
+    Shape("ragged", 32, 128, 128, 0, "last", "f08269903ee6a133", 62730),
+    Shape("ragged", 22, 256, 176, 0, "last", "f09fecdcfe7192fe", 84118),
+    Shape("ragged", 32, 256, 256, 0, "last", "b205bad691eb0763", 124105),
+    Shape("chunked", 1, 320, 10, 4120, "last", "db6541b24e288312"),
+    Shape("chunked", 1, 640, 20, 4120, "last", "76b19e34267d5bfa"),
+    Shape("chunked", 1, 1280, 40, 4120, "last", "92f22f5afa3196aa"),
+    Shape("chunked", 1, 2048, 64, 4120, "last", "061718fb409242be"),
+    Shape("chunked_batched", 2, 320, 20, 4120, "last", "4243d94a751e1260"),
+    Shape("chunked_batched", 4, 320, 40, 4120, "last", "b19d448ddd096969"),
+    Shape("chunked_batched", 8, 320, 80, 4120, "last", "d5ee59e8b2263027"),
+    Shape("chunked_batched", 16, 320, 160, 4120, "last", "7dd1720904f303c9"),
+    Shape("chunked_batched", 2, 640, 40, 4120, "last", "8e6709fbe4a78ec9"),
+    Shape("chunked_batched", 4, 640, 80, 4120, "last", "510b43d3f992b8b5"),
+    Shape("chunked_batched", 8, 640, 160, 4120, "last", "e6fd69bfebc923c6"),
+    Shape("chunked_batched", 2, 1280, 80, 4120, "last", "348295dda010609a"),
+    Shape("chunked_batched", 4, 1280, 160, 4120, "last", "cefadd018fef9df7"),
+    Shape("chunked_batched", 2, 2048, 128, 4120, "last", "28169f044c30ba6c"),
+    Shape("chunked_batched", 4, 2048, 256, 4120, "last", "9bddc81b37042c5f"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -232,98 +215,107 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(11, 10, 8, 4, 1, 4, 1, 4, 1),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 4, 1, 8, 1, 8, 1),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 9, 1, 9),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 3, 2, 9, 2, 9),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 3, 4, 9, 4, 9),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 3, 2, 9, 2, 9),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 3, 4, 9, 4, 9),
+    ("query_key_value", 56): multicast_2d(11, 10, 8, 1, 3, 6, 9, 6, 9),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 3, 7, 9, 7, 9),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 1, 3, 8, 9, 8, 9),
+    ("query_key_value", 88): multicast_2d(11, 10, 8, 1, 3, 9, 9, 9, 9),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 3, 13, 3, 13, 9),
-    ("query_key_value", 256): multicast_2d(11, 10, 4, 1, 3, 13, 9, 26, 9),
-    ("attention_output", 4): minimal(11, 10, 1, 8, 6, 1, 2),
+    ("query_key_value", 160): multicast_2d(11, 10, 8, 1, 3, 16, 3, 16, 9),
+    ("query_key_value", 176): multicast_2d(11, 10, 8, 1, 3, 6, 9, 18, 9),
+    ("query_key_value", 256): multicast_2d(11, 10, 8, 1, 3, 13, 3, 26, 9),
     ("attention_output", 8): minimal(11, 10, 1, 8, 6, 1, 2),
+    ("attention_output", 10): minimal(11, 10, 1, 8, 6, 1, 2),
     ("attention_output", 16): minimal(11, 10, 2, 8, 6, 2, 2),
-    ("attention_output", 32): minimal(11, 10, 4, 8, 6, 2, 2),
+    ("attention_output", 20): minimal(11, 10, 2, 8, 6, 2, 2),
+    ("attention_output", 40): minimal(11, 10, 4, 8, 6, 2, 2),
+    ("attention_output", 56): minimal(11, 10, 6, 8, 6, 2, 2),
     ("attention_output", 64): minimal(11, 10, 8, 8, 6, 2, 2),
-    ("attention_output", 128): minimal(11, 10, 12, 4, 7, 4, 1),
-    ("attention_output", 256): minimal(11, 10, 4, 8, 7, 4, 1),
-    ("gate_up", 4): minimal(11, 10, 1, 4, 48, 1, 4),
+    ("attention_output", 80): minimal(11, 10, 4, 8, 7, 4, 1),
+    ("attention_output", 88): minimal(11, 10, 8, 8, 7, 4, 1),
+    ("attention_output", 128): minimal(11, 10, 4, 8, 7, 4, 1),
+    ("attention_output", 160): minimal(11, 10, 4, 8, 7, 4, 1),
+    ("attention_output", 176): minimal(11, 10, 8, 8, 7, 4, 1),
+    ("attention_output", 256): minimal(11, 10, 8, 8, 7, 4, 1),
     ("gate_up", 8): minimal(11, 10, 1, 4, 48, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 4, 48, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 8, 24, 1, 4),
-    ("gate_up", 32): minimal(11, 10, 4, 8, 16, 1, 4),
+    ("gate_up", 20): minimal(11, 10, 2, 8, 24, 1, 4),
+    ("gate_up", 40): minimal(11, 10, 4, 8, 16, 1, 4),
+    ("gate_up", 56): minimal(11, 10, 6, 8, 16, 1, 4),
     ("gate_up", 64): minimal(11, 10, 7, 8, 8, 1, 4),
+    ("gate_up", 80): minimal(11, 10, 8, 8, 8, 1, 4),
+    ("gate_up", 88): minimal(11, 10, 9, 8, 12, 1, 4),
     ("gate_up", 128): minimal(11, 10, 13, 8, 4, 1, 4),
-    ("gate_up", 256): minimal(11, 10, 13, 8, 4, 1, 4),
-    ("down", 4): minimal(11, 10, 1, 8, 6, 1, 2),
+    ("gate_up", 160): minimal(11, 10, 8, 8, 12, 1, 4),
+    ("gate_up", 176): minimal(11, 10, 9, 8, 8, 1, 4),
+    ("gate_up", 256): minimal(11, 10, 13, 8, 8, 1, 4),
     ("down", 8): minimal(11, 10, 1, 8, 6, 1, 2),
+    ("down", 10): minimal(11, 10, 1, 8, 6, 1, 2),
     ("down", 16): minimal(11, 10, 2, 8, 6, 2, 2),
-    ("down", 32): minimal(11, 10, 4, 8, 6, 2, 2),
+    ("down", 20): minimal(11, 10, 2, 8, 6, 2, 2),
+    ("down", 40): minimal(11, 10, 4, 8, 6, 2, 2),
+    ("down", 56): minimal(11, 10, 6, 8, 6, 2, 2),
     ("down", 64): minimal(11, 10, 8, 8, 6, 2, 2),
+    ("down", 80): minimal(11, 10, 4, 8, 7, 4, 1),
+    ("down", 88): minimal(11, 10, 8, 8, 7, 4, 1),
     ("down", 128): minimal(11, 10, 12, 4, 7, 4, 1),
+    ("down", 160): minimal(11, 10, 8, 8, 7, 4, 1),
+    ("down", 176): minimal(11, 10, 8, 8, 7, 4, 1),
     ("down", 256): minimal(11, 10, 8, 8, 7, 4, 1),
     ("head", 1): multicast_1d(11, 10, 4, 1, 4, 1, 40, 1, 40),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
-    ("single", 1, 256): attention_chunks(128, 256),
-    ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("batched", 4, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
-    ("chunked", 1, 256): attention_chunks(128, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 22, 128): attention_chunks(128, 128),
+    ("ragged", 32, 128): attention_chunks(128, 128),
+    ("ragged", 22, 256): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
-    32: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, L1),
+    56: Places(L1, L1, L1, DRAM),
     64: Places(L1, L1, L1, L1),
-    128: Places(L1, L1, DRAM, DRAM),
-    256: Places(L1, DRAM, L1, DRAM),
+    80: Places(L1, L1, L1, L1),
+    88: Places(L1, L1, DRAM, DRAM),
+    128: Places(L1, L1, L1, DRAM),
+    160: Places(L1, L1, L1, DRAM),
+    176: Places(L1, L1, DRAM, DRAM),
+    256: Places(DRAM, L1, DRAM, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -421,9 +413,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -437,7 +429,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -485,7 +477,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -496,7 +488,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -543,7 +535,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

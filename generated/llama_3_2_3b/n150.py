@@ -2,21 +2,23 @@
 
 Rebuild:   codegen build llama-3.2-3b --target n150
 Manifest:  models/llama-3.2-3b.toml
-Geometry:  137307afd248feea
+Geometry:  7de495343b80d65d
 
     28 layers of 3072 hidden and 8192 intermediate, 24 query and 8 key-value heads of 128, 128256 vocabulary
     65536 tokens of context, 2048 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128
-    batched          2 4 8 16        256
-    batched          2 4 8           512
-    batched          2 4             1024
-    batched          2               2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128
+    single           1               96 256 512 1024 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 together
+    ragged           up to 28        1792 together
+    ragged           up to 22        2816 together
+    ragged           up to 32        4096 together
+    chunked          1               96 256 512 1024 2048
+    chunked_batched  2 4 8 16 32     96
     chunked_batched  2 4 8 16        256
     chunked_batched  2 4 8           512
     chunked_batched  2 4             1024
@@ -119,50 +121,45 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
+LENGTHS = (96, 256, 512, 1024, 2048)  # target.n150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 1792, 2816, 4096)  # target.n150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "c2752335fb364072"),
-    Shape("single", 1, 256, 8, 0, "last", "427651d75dc54ec9"),
-    Shape("single", 1, 512, 16, 0, "last", "a687f221f0b2591f"),
-    Shape("single", 1, 1024, 32, 0, "last", "09c61687136217f6"),
-    Shape("single", 1, 2048, 64, 0, "last", "d14b63c60c352415"),
-    Shape("batched", 2, 128, 8, 0, "last", "99e400ce8d494baa"),
-    Shape("batched", 4, 128, 16, 0, "last", "be6236aaa7f4fdb0"),
-    Shape("batched", 8, 128, 32, 0, "last", "63aede55401c5f8e"),
-    Shape("batched", 16, 128, 64, 0, "last", "40cab66ef06861fe"),
-    Shape("batched", 32, 128, 128, 0, "last", "67152d4bb0a6aaaf"),
-    Shape("batched", 2, 256, 16, 0, "last", "7fb8f2003d4056bd"),
-    Shape("batched", 4, 256, 32, 0, "last", "4c44ca48bec6a77a"),
-    Shape("batched", 8, 256, 64, 0, "last", "58b14fa034def161"),
-    Shape("batched", 16, 256, 128, 0, "last", "f0bbdc6881d5efce"),
-    Shape("batched", 2, 512, 32, 0, "last", "2f26e32e2b649794"),
-    Shape("batched", 4, 512, 64, 0, "last", "e1498aa0337e5eed"),
-    Shape("batched", 8, 512, 128, 0, "last", "fbca35df0c7b0ec0"),
-    Shape("batched", 2, 1024, 64, 0, "last", "78cd11bd84aafafb"),
-    Shape("batched", 4, 1024, 128, 0, "last", "97fc21dd4a9a9d29"),
-    Shape("batched", 2, 2048, 128, 0, "last", "a4addf0e3d079c07"),
-    Shape("chunked", 1, 128, 4, 2080, "last", "d07d046a377a2bb7"),
-    Shape("chunked", 1, 256, 8, 2080, "last", "f63e3187641de9ee"),
-    Shape("chunked", 1, 512, 16, 2080, "last", "edcb5dd40d57a656"),
-    Shape("chunked", 1, 1024, 32, 2080, "last", "05d6498784f9b862"),
-    Shape("chunked", 1, 2048, 64, 2080, "last", "b12830d35f03c8db"),
-    Shape("chunked_batched", 2, 128, 8, 2080, "last", "55488c48671edf86"),
-    Shape("chunked_batched", 4, 128, 16, 2080, "last", "79c3e49d0f106620"),
-    Shape("chunked_batched", 8, 128, 32, 2080, "last", "66a88d0b781b9163"),
-    Shape("chunked_batched", 16, 128, 64, 2080, "last", "276c424463cafb2c"),
-    Shape("chunked_batched", 32, 128, 128, 2080, "last", "4af5bdd8152f92b1"),
-    Shape("chunked_batched", 2, 256, 16, 2080, "last", "a36d03c308ac106e"),
-    Shape("chunked_batched", 4, 256, 32, 2080, "last", "d5ccb9df5f72c874"),
-    Shape("chunked_batched", 8, 256, 64, 2080, "last", "4a8122a19869ba04"),
-    Shape("chunked_batched", 16, 256, 128, 2080, "last", "3ff6288a05e13f75"),
-    Shape("chunked_batched", 2, 512, 32, 2080, "last", "9f7116f67b5d1ff3"),
-    Shape("chunked_batched", 4, 512, 64, 2080, "last", "5012379507156b5b"),
-    Shape("chunked_batched", 8, 512, 128, 2080, "last", "d63a6c0a0f747e43"),
-    Shape("chunked_batched", 2, 1024, 64, 2080, "last", "552d5184da7c8d4a"),
-    Shape("chunked_batched", 4, 1024, 128, 2080, "last", "65ebd9c47a9972c2"),
-    Shape("chunked_batched", 2, 2048, 128, 2080, "last", "9790dc55427c7ec2"),
+    Shape("single", 1, 96, 3, 0, "last", "f668d61c5d08d8ad", 16076),
+    Shape("single", 1, 256, 8, 0, "last", "40f59a4251ea2d97", 19533),
+    Shape("single", 1, 512, 16, 0, "last", "2f7da026d3aa556a", 30173),
+    Shape("single", 1, 1024, 32, 0, "last", "f27ec56a87b116d8", 55540),
+    Shape("single", 1, 2048, 64, 0, "last", "986dab641e8b8bfc", 105979),
+    Shape("ragged", 8, 32, 8, 0, "last", "81cdf16012db12ce", 19533),
+    Shape("ragged", 16, 32, 16, 0, "last", "01ffe2dea694f0ce", 30173),
+    Shape("ragged", 24, 32, 24, 0, "last", "59f5ef5a4df0f6e8", 42706),
+    Shape("ragged", 20, 64, 40, 0, "last", "f6973c9b82012232", 67926),
+    Shape("ragged", 28, 64, 56, 0, "last", "582a1151421c6940", 93033),
+    Shape("ragged", 22, 128, 88, 0, "last", "3ba1899446b73693", 144928),
+    Shape("ragged", 32, 128, 128, 0, "last", "4c03b8d8bc5514d5", 211785),
+    Shape("chunked", 1, 96, 3, 2080, "last", "9c2635eb741c16d4"),
+    Shape("chunked", 1, 256, 8, 2080, "last", "6a101ed8367b20f6"),
+    Shape("chunked", 1, 512, 16, 2080, "last", "19a408da821442c4"),
+    Shape("chunked", 1, 1024, 32, 2080, "last", "8cf156bf77ab2d25"),
+    Shape("chunked", 1, 2048, 64, 2080, "last", "af3b8efaaf51f1ad"),
+    Shape("chunked_batched", 2, 96, 6, 2080, "last", "0b55557c89553818"),
+    Shape("chunked_batched", 4, 96, 12, 2080, "last", "9c8058c2537dc410"),
+    Shape("chunked_batched", 8, 96, 24, 2080, "last", "838260ebf0b6731c"),
+    Shape("chunked_batched", 16, 96, 48, 2080, "last", "7c8595ee238b996f"),
+    Shape("chunked_batched", 32, 96, 96, 2080, "last", "c18eb3adb3b5bec3"),
+    Shape("chunked_batched", 2, 256, 16, 2080, "last", "71af185da36fc6d9"),
+    Shape("chunked_batched", 4, 256, 32, 2080, "last", "e354263c07d806ef"),
+    Shape("chunked_batched", 8, 256, 64, 2080, "last", "6c110770c5798eeb"),
+    Shape("chunked_batched", 16, 256, 128, 2080, "last", "ca0bf923b6e85ab0"),
+    Shape("chunked_batched", 2, 512, 32, 2080, "last", "7fa50cb321055242"),
+    Shape("chunked_batched", 4, 512, 64, 2080, "last", "5a43204bed8123db"),
+    Shape("chunked_batched", 8, 512, 128, 2080, "last", "1fb7a2847e1fb6c7"),
+    Shape("chunked_batched", 2, 1024, 64, 2080, "last", "0278c4f5d399b4a2"),
+    Shape("chunked_batched", 4, 1024, 128, 2080, "last", "af38ac60eff92fc3"),
+    Shape("chunked_batched", 2, 2048, 128, 2080, "last", "7e4b9556ec73135c"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -226,65 +223,89 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(8, 8, 8, 1, 3, 4, 3, 4, 3),
+    ("query_key_value", 3): multicast_1d(8, 8, 8, 1, 3, 3, 3, 3, 3),
+    ("query_key_value", 6): multicast_1d(8, 8, 8, 1, 3, 6, 3, 6, 3),
     ("query_key_value", 8): multicast_2d(8, 8, 8, 1, 4, 1, 20, 1, 20),
+    ("query_key_value", 12): multicast_2d(8, 6, 8, 1, 4, 2, 20, 2, 20),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 20, 2, 20),
+    ("query_key_value", 24): multicast_2d(8, 8, 8, 1, 4, 3, 20, 3, 20),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 4, 4, 20, 4, 20),
+    ("query_key_value", 40): multicast_2d(8, 8, 8, 1, 4, 5, 20, 5, 20),
+    ("query_key_value", 48): multicast_2d(8, 8, 6, 1, 4, 6, 20, 6, 20),
+    ("query_key_value", 56): multicast_2d(8, 8, 4, 1, 4, 7, 20, 7, 20),
     ("query_key_value", 64): multicast_2d(8, 8, 8, 1, 4, 4, 20, 8, 20),
-    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 4, 20, 16, 20),
-    ("attention_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
+    ("query_key_value", 88): multicast_2d(8, 8, 8, 1, 4, 11, 4, 11, 20),
+    ("query_key_value", 96): multicast_2d(8, 8, 8, 1, 4, 3, 20, 12, 20),
+    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 2, 20, 16, 20),
+    ("attention_output", 3): multicast_1d(8, 8, 8, 1, 2, 3, 2, 3, 2),
+    ("attention_output", 6): multicast_1d(8, 8, 8, 2, 2, 6, 2, 6, 2),
     ("attention_output", 8): multicast_2d(8, 8, 8, 1, 3, 1, 12, 1, 12),
+    ("attention_output", 12): multicast_2d(8, 6, 8, 1, 4, 2, 12, 2, 12),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("attention_output", 24): multicast_2d(8, 8, 8, 1, 4, 3, 12, 3, 12),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("attention_output", 40): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 12),
+    ("attention_output", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 12),
+    ("attention_output", 56): multicast_2d(8, 8, 8, 1, 4, 7, 12, 7, 12),
     ("attention_output", 64): multicast_2d(8, 8, 6, 1, 4, 8, 12, 8, 12),
-    ("attention_output", 128): multicast_2d(8, 8, 6, 1, 4, 8, 12, 16, 12),
-    ("gate_up", 4): minimal(8, 8, 1, 6, 64, 1, 4),
+    ("attention_output", 88): multicast_2d(8, 8, 8, 1, 4, 11, 12, 11, 12),
+    ("attention_output", 96): multicast_2d(8, 8, 8, 1, 4, 6, 12, 12, 12),
+    ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 12, 16, 12),
+    ("gate_up", 3): minimal(8, 8, 1, 6, 64, 1, 4),
+    ("gate_up", 6): minimal(8, 8, 1, 6, 64, 1, 4),
     ("gate_up", 8): minimal(8, 8, 1, 6, 64, 1, 4),
+    ("gate_up", 12): minimal(8, 8, 2, 8, 32, 1, 4),
     ("gate_up", 16): minimal(8, 8, 2, 8, 32, 1, 4),
+    ("gate_up", 24): minimal(8, 8, 3, 6, 32, 1, 4),
     ("gate_up", 32): minimal(8, 8, 4, 8, 16, 1, 4),
+    ("gate_up", 40): minimal(8, 8, 5, 8, 16, 1, 4),
+    ("gate_up", 48): minimal(8, 8, 6, 8, 16, 1, 4),
+    ("gate_up", 56): minimal(8, 8, 7, 8, 16, 1, 4),
     ("gate_up", 64): minimal(8, 8, 8, 6, 16, 1, 4),
+    ("gate_up", 88): minimal(8, 8, 11, 8, 8, 1, 4),
+    ("gate_up", 96): minimal(8, 8, 6, 8, 16, 1, 4),
     ("gate_up", 128): minimal(8, 8, 8, 8, 8, 1, 4),
-    ("down", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
+    ("down", 3): multicast_1d(8, 8, 8, 1, 2, 3, 2, 3, 2),
+    ("down", 6): multicast_1d(8, 8, 8, 2, 2, 6, 2, 6, 2),
     ("down", 8): multicast_2d(8, 8, 8, 1, 3, 1, 12, 1, 12),
+    ("down", 12): multicast_2d(8, 6, 8, 1, 4, 2, 12, 2, 12),
     ("down", 16): multicast_2d(8, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("down", 24): multicast_2d(8, 8, 8, 1, 4, 3, 12, 3, 12),
     ("down", 32): multicast_2d(8, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("down", 40): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 12),
+    ("down", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 12),
+    ("down", 56): multicast_2d(8, 8, 8, 1, 4, 7, 12, 7, 12),
     ("down", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 12),
+    ("down", 88): multicast_2d(8, 8, 8, 1, 4, 11, 12, 11, 12),
+    ("down", 96): multicast_2d(8, 8, 8, 1, 4, 6, 12, 12, 12),
     ("down", 128): multicast_2d(8, 8, 8, 1, 4, 8, 12, 16, 12),
     ("head", 1): multicast_1d(8, 8, 6, 1, 3, 1, 63, 1, 63),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
+    ("single", 1, 96): attention_chunks(32, 32),
     ("single", 1, 256): attention_chunks(128, 256),
     ("single", 1, 512): attention_chunks(256, 256),
     ("single", 1, 1024): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 22, 128): attention_chunks(128, 128),
+    ("ragged", 32, 128): attention_chunks(128, 128),
+    ("chunked", 1, 96): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(128, 128),
     ("chunked", 1, 512): attention_chunks(64, 128),
     ("chunked", 1, 1024): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
+    ("chunked_batched", 2, 96): attention_chunks(32, 128),
+    ("chunked_batched", 4, 96): attention_chunks(32, 128),
+    ("chunked_batched", 8, 96): attention_chunks(32, 128),
+    ("chunked_batched", 16, 96): attention_chunks(32, 128),
+    ("chunked_batched", 32, 96): attention_chunks(32, 128),
     ("chunked_batched", 2, 256): attention_chunks(64, 128),
     ("chunked_batched", 4, 256): attention_chunks(128, 128),
     ("chunked_batched", 8, 256): attention_chunks(128, 128),
@@ -299,12 +320,20 @@ ATTENTION = {
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
+    3: Places(L1, L1, L1, L1),
+    6: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    12: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, L1),
     32: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, L1),
+    48: Places(L1, L1, L1, DRAM),
+    56: Places(L1, L1, L1, DRAM),
     64: Places(L1, L1, L1, DRAM),
-    128: Places(L1, DRAM, L1, DRAM),
+    88: Places(L1, L1, DRAM, DRAM),
+    96: Places(L1, L1, L1, DRAM),
+    128: Places(L1, L1, L1, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -401,9 +430,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -417,7 +446,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -465,7 +494,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -476,7 +505,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -523,7 +552,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

@@ -2,23 +2,25 @@
 
 Rebuild:   codegen build llama-3.2-3b --target p150
 Manifest:  models/llama-3.2-3b.toml
-Geometry:  e7176436cd08a86b
+Geometry:  4d838db6ae600363
 
     28 layers of 3072 hidden and 8192 intermediate, 24 query and 8 key-value heads of 128, 128256 vocabulary
     131072 tokens of context, 4096 key-value blocks of 32 tokens
     bfloat16 weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               128 320 640 1248 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 20        1280 2560 together
+    ragged           up to 30        3840 together
+    ragged           up to 22        5632 together
+    ragged           up to 32        8192 together
+    chunked          1               128 320 640 1248 2048
+    chunked_batched  2 4 8 16 32     128
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1248 2048
 """
 
 from runtime.backend import ttnn
@@ -117,58 +119,46 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+LENGTHS = (128, 320, 640, 1248, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 1280, 2560, 3840, 5632, 8192)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "b9a66533b53a0dac"),
-    Shape("single", 1, 256, 8, 0, "last", "a57aaca7a1256c31"),
-    Shape("single", 1, 512, 16, 0, "last", "df2406b4991b67db"),
-    Shape("single", 1, 1024, 32, 0, "last", "770724d6794b6e1d"),
-    Shape("single", 1, 2048, 64, 0, "last", "caf61561f6eb277e"),
-    Shape("batched", 2, 128, 8, 0, "last", "3e1c990e638aaeb5"),
-    Shape("batched", 4, 128, 16, 0, "last", "815adf0cdac44805"),
-    Shape("batched", 8, 128, 32, 0, "last", "730fecff2f9217cf"),
-    Shape("batched", 16, 128, 64, 0, "last", "e5e3164e85798a68"),
-    Shape("batched", 32, 128, 128, 0, "last", "640c6bec57bf3ec9"),
-    Shape("batched", 2, 256, 16, 0, "last", "3d76abecc883cf24"),
-    Shape("batched", 4, 256, 32, 0, "last", "6ef01a2aa570baef"),
-    Shape("batched", 8, 256, 64, 0, "last", "d1198e47da387e7e"),
-    Shape("batched", 16, 256, 128, 0, "last", "456ca7e9109b2bd2"),
-    Shape("batched", 32, 256, 256, 0, "last", "985c8ced9e611fe3"),
-    Shape("batched", 2, 512, 32, 0, "last", "473a543420a81939"),
-    Shape("batched", 4, 512, 64, 0, "last", "0e52f74d14880a35"),
-    Shape("batched", 8, 512, 128, 0, "last", "db94866db6ef4cc6"),
-    Shape("batched", 16, 512, 256, 0, "last", "85df0a855211f2d5"),
-    Shape("batched", 2, 1024, 64, 0, "last", "ada1cd6c37787b86"),
-    Shape("batched", 4, 1024, 128, 0, "last", "26794e30ceb0d07c"),
-    Shape("batched", 8, 1024, 256, 0, "last", "f342bdcb759d9e7f"),
-    Shape("batched", 2, 2048, 128, 0, "last", "0847e4eb1e5c212e"),
-    Shape("batched", 4, 2048, 256, 0, "last", "45793ce6dde423ef"),
-    Shape("chunked", 1, 128, 4, 4128, "last", "324c18e95dbbd36f"),
-    Shape("chunked", 1, 256, 8, 4128, "last", "e7f235f398a5c45d"),
-    Shape("chunked", 1, 512, 16, 4128, "last", "7816e6bc844adfd1"),
-    Shape("chunked", 1, 1024, 32, 4128, "last", "3910a144a39935d7"),
-    Shape("chunked", 1, 2048, 64, 4128, "last", "82845a587d39dcfa"),
-    Shape("chunked_batched", 2, 128, 8, 4128, "last", "fc62e140c4560c57"),
-    Shape("chunked_batched", 4, 128, 16, 4128, "last", "db0c869b57a6a66b"),
-    Shape("chunked_batched", 8, 128, 32, 4128, "last", "beccf29952fffb58"),
-    Shape("chunked_batched", 16, 128, 64, 4128, "last", "82c54aec10a80b23"),
-    Shape("chunked_batched", 32, 128, 128, 4128, "last", "d96151592b2d7cd4"),
-    Shape("chunked_batched", 2, 256, 16, 4128, "last", "9b26f3181c44d0f2"),
-    Shape("chunked_batched", 4, 256, 32, 4128, "last", "018fba9b50fb40d4"),
-    Shape("chunked_batched", 8, 256, 64, 4128, "last", "d6a43fd7ec47dcf5"),
-    Shape("chunked_batched", 16, 256, 128, 4128, "last", "b5d6368282e2c9e7"),
-    Shape("chunked_batched", 32, 256, 256, 4128, "last", "9bf3d84986a7ccb6"),
-    Shape("chunked_batched", 2, 512, 32, 4128, "last", "4753917ae235b380"),
-    Shape("chunked_batched", 4, 512, 64, 4128, "last", "2542fc96ead56960"),
-    Shape("chunked_batched", 8, 512, 128, 4128, "last", "f90d87d8d7ed07b4"),
-    Shape("chunked_batched", 16, 512, 256, 4128, "last", "604704285ddd3bb5"),
-    Shape("chunked_batched", 2, 1024, 64, 4128, "last", "7cbbe29fb194fbd7"),
-    Shape("chunked_batched", 4, 1024, 128, 4128, "last", "135aaac844caf838"),
-    Shape("chunked_batched", 8, 1024, 256, 4128, "last", "a928386f3b3990d8"),
-    Shape("chunked_batched", 2, 2048, 128, 4128, "last", "aa39b0ca58ddc9ee"),
-    Shape("chunked_batched", 4, 2048, 256, 4128, "last", "8f662b7c013ab64f"),
+    Shape("single", 1, 128, 4, 0, "last", "3b07a48d5f97fbec", 17581),
+    Shape("single", 1, 320, 10, 0, "last", "ebecea8d135a9ae5", 18281),
+    Shape("single", 1, 640, 20, 0, "last", "6ddfe6111bee24fd", 29752),
+    Shape("single", 1, 1248, 39, 0, "last", "9b170a03109954fc", 54353),
+    Shape("single", 1, 2048, 64, 0, "last", "409fcfe165708ef4", 96799),
+    Shape("ragged", 8, 32, 8, 0, "last", "8c6d5932050f4b0d", 18179),
+    Shape("ragged", 16, 32, 16, 0, "last", "6870b4d0ad023063", 29633),
+    Shape("ragged", 20, 64, 40, 0, "last", "d652dadb76426ed6", 54383),
+    Shape("ragged", 20, 128, 80, 0, "last", "30419be80a83d7e0", 105513),
+    Shape("ragged", 30, 128, 120, 0, "last", "2c501f570f6dc99b", 163329),
+    Shape("ragged", 22, 256, 176, 0, "last", "4f49661c63083018", 234774),
+    Shape("ragged", 32, 256, 256, 0, "last", "a3125bef5850c67e", 346912),
+    Shape("chunked", 1, 128, 4, 4120, "last", "d3c8a1f66776bae0"),
+    Shape("chunked", 1, 320, 10, 4120, "last", "971b1b45df3bba04"),
+    Shape("chunked", 1, 640, 20, 4120, "last", "163bafd79ba4e37b"),
+    Shape("chunked", 1, 1248, 39, 4120, "last", "1b21fa27d389dda8"),
+    Shape("chunked", 1, 2048, 64, 4120, "last", "5aa8917dca230e82"),
+    Shape("chunked_batched", 2, 128, 8, 4120, "last", "69a633820a3c8af7"),
+    Shape("chunked_batched", 4, 128, 16, 4120, "last", "704cd16de1af3b22"),
+    Shape("chunked_batched", 8, 128, 32, 4120, "last", "2422558175cd69f2"),
+    Shape("chunked_batched", 16, 128, 64, 4120, "last", "c8929493c834a2c5"),
+    Shape("chunked_batched", 32, 128, 128, 4120, "last", "99a95d776eb2e79c"),
+    Shape("chunked_batched", 2, 320, 20, 4120, "last", "51404b009745b4c3"),
+    Shape("chunked_batched", 4, 320, 40, 4120, "last", "3769205852c18953"),
+    Shape("chunked_batched", 8, 320, 80, 4120, "last", "be5aca79dc9d9604"),
+    Shape("chunked_batched", 16, 320, 160, 4120, "last", "ecef7b77fbfbf1ee"),
+    Shape("chunked_batched", 2, 640, 40, 4120, "last", "be891f38bd97611f"),
+    Shape("chunked_batched", 4, 640, 80, 4120, "last", "34649547d0d970a3"),
+    Shape("chunked_batched", 8, 640, 160, 4120, "last", "75c46b77da491c57"),
+    Shape("chunked_batched", 2, 1248, 78, 4120, "last", "a857187dd2081151"),
+    Shape("chunked_batched", 4, 1248, 156, 4120, "last", "bc86eb3ce474705a"),
+    Shape("chunked_batched", 2, 2048, 128, 4120, "last", "3d48e2a269b83bde"),
+    Shape("chunked_batched", 4, 2048, 256, 4120, "last", "39ea8258f1662eb3"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -234,31 +224,71 @@ def attention_chunks(query_tokens, key_tokens):
 MATMULS = {
     ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 15, 1, 15),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
     ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("query_key_value", 39): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
     ("query_key_value", 64): multicast_2d(11, 10, 6, 1, 4, 7, 16, 7, 16),
+    ("query_key_value", 78): multicast_2d(11, 10, 8, 1, 4, 8, 8, 8, 16),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 1, 4, 8, 8, 8, 16),
+    ("query_key_value", 120): multicast_2d(11, 10, 6, 1, 4, 12, 8, 12, 16),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 16),
-    ("query_key_value", 256): multicast_2d(11, 10, 8, 1, 4, 13, 4, 26, 16),
+    ("query_key_value", 156): multicast_2d(11, 10, 8, 1, 4, 8, 8, 16, 16),
+    ("query_key_value", 160): multicast_2d(11, 10, 8, 1, 4, 8, 8, 16, 16),
+    ("query_key_value", 176): multicast_2d(11, 10, 6, 1, 4, 9, 8, 18, 16),
+    ("query_key_value", 256): multicast_2d(11, 10, 4, 1, 4, 13, 4, 26, 16),
     ("attention_output", 4): minimal(11, 10, 1, 8, 12, 1, 4),
     ("attention_output", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("attention_output", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("attention_output", 16): minimal(11, 10, 2, 8, 10, 2, 2),
+    ("attention_output", 20): minimal(11, 10, 2, 8, 10, 2, 2),
     ("attention_output", 32): minimal(11, 10, 4, 8, 9, 4, 1),
+    ("attention_output", 39): minimal(11, 10, 4, 8, 9, 4, 1),
+    ("attention_output", 40): minimal(11, 10, 4, 8, 9, 4, 1),
     ("attention_output", 64): minimal(11, 10, 8, 6, 9, 4, 1),
+    ("attention_output", 78): minimal(11, 10, 8, 8, 9, 4, 1),
+    ("attention_output", 80): minimal(11, 10, 8, 8, 9, 4, 1),
+    ("attention_output", 120): minimal(11, 10, 6, 8, 10, 2, 2),
     ("attention_output", 128): minimal(11, 10, 6, 8, 10, 2, 2),
-    ("attention_output", 256): minimal(11, 10, 8, 8, 5, 4, 1),
+    ("attention_output", 156): minimal(11, 10, 8, 8, 5, 4, 1),
+    ("attention_output", 160): minimal(11, 10, 8, 8, 5, 4, 1),
+    ("attention_output", 176): minimal(11, 10, 8, 8, 10, 2, 2),
+    ("attention_output", 256): minimal(11, 10, 6, 6, 10, 2, 2),
     ("gate_up", 4): minimal(11, 10, 1, 4, 48, 1, 4),
     ("gate_up", 8): minimal(11, 10, 1, 4, 48, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 4, 48, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 8, 24, 1, 4),
+    ("gate_up", 20): minimal(11, 10, 2, 8, 24, 1, 4),
     ("gate_up", 32): minimal(11, 10, 4, 8, 16, 1, 4),
+    ("gate_up", 39): minimal(11, 10, 4, 8, 16, 1, 4),
+    ("gate_up", 40): minimal(11, 10, 4, 8, 16, 1, 4),
     ("gate_up", 64): minimal(11, 10, 7, 8, 12, 1, 4),
+    ("gate_up", 78): minimal(11, 10, 8, 8, 12, 1, 4),
+    ("gate_up", 80): minimal(11, 10, 8, 8, 12, 1, 4),
+    ("gate_up", 120): minimal(11, 10, 12, 8, 8, 1, 4),
     ("gate_up", 128): minimal(11, 10, 13, 6, 8, 1, 4),
+    ("gate_up", 156): minimal(11, 10, 8, 6, 12, 1, 4),
+    ("gate_up", 160): minimal(11, 10, 8, 6, 12, 1, 4),
+    ("gate_up", 176): minimal(11, 10, 9, 8, 8, 1, 4),
     ("gate_up", 256): minimal(11, 10, 13, 8, 4, 1, 4),
     ("down", 4): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("down", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 16): minimal(11, 10, 2, 8, 10, 2, 2),
+    ("down", 20): minimal(11, 10, 2, 8, 10, 2, 2),
     ("down", 32): minimal(11, 10, 4, 8, 9, 4, 1),
+    ("down", 39): minimal(11, 10, 4, 8, 9, 4, 1),
+    ("down", 40): minimal(11, 10, 4, 8, 9, 4, 1),
     ("down", 64): minimal(11, 10, 8, 8, 9, 4, 1),
+    ("down", 78): minimal(11, 10, 8, 8, 9, 4, 1),
+    ("down", 80): minimal(11, 10, 8, 8, 9, 4, 1),
+    ("down", 120): minimal(11, 10, 6, 8, 10, 2, 2),
     ("down", 128): minimal(11, 10, 6, 8, 10, 2, 2),
+    ("down", 156): minimal(11, 10, 8, 8, 10, 2, 2),
+    ("down", 160): minimal(11, 10, 8, 8, 10, 2, 2),
+    ("down", 176): minimal(11, 10, 8, 8, 10, 2, 2),
     ("down", 256): minimal(11, 10, 8, 8, 10, 2, 2),
     ("head", 1): multicast_1d(11, 10, 8, 1, 3, 1, 39, 1, 39),
 }
@@ -266,51 +296,36 @@ MATMULS = {
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
     ("single", 1, 128): attention_chunks(32, 128),
-    ("single", 1, 256): attention_chunks(64, 256),
-    ("single", 1, 512): attention_chunks(128, 256),
-    ("single", 1, 1024): attention_chunks(256, 256),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1248): attention_chunks(32, 32),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(64, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(128, 256),
-    ("batched", 4, 256): attention_chunks(256, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(128, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(256, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(128, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(128, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(128, 256),
-    ("batched", 4, 2048): attention_chunks(256, 256),
+    ("ragged", 8, 32): attention_chunks(64, 128),
+    ("ragged", 16, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 20, 128): attention_chunks(128, 128),
+    ("ragged", 30, 128): attention_chunks(128, 128),
+    ("ragged", 22, 256): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
     ("chunked", 1, 128): attention_chunks(32, 128),
-    ("chunked", 1, 256): attention_chunks(64, 128),
-    ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1248): attention_chunks(32, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
     ("chunked_batched", 2, 128): attention_chunks(64, 128),
     ("chunked_batched", 4, 128): attention_chunks(128, 128),
     ("chunked_batched", 8, 128): attention_chunks(128, 128),
     ("chunked_batched", 16, 128): attention_chunks(128, 128),
     ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(128, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1248): attention_chunks(32, 128),
+    ("chunked_batched", 4, 1248): attention_chunks(32, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
@@ -319,11 +334,21 @@ ATTENTION = {
 PLACES = {
     4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, L1),
     32: Places(L1, L1, L1, L1),
+    39: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, L1),
     64: Places(L1, L1, L1, DRAM),
+    78: Places(L1, L1, L1, DRAM),
+    80: Places(L1, L1, L1, DRAM),
+    120: Places(L1, L1, L1, DRAM),
     128: Places(L1, L1, L1, DRAM),
-    256: Places(L1, DRAM, L1, DRAM),
+    156: Places(L1, L1, L1, DRAM),
+    160: Places(L1, L1, L1, DRAM),
+    176: Places(L1, L1, DRAM, DRAM),
+    256: Places(L1, L1, L1, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -421,9 +446,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -437,7 +462,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -485,7 +510,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -496,7 +521,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -543,7 +568,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

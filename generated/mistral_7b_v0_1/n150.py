@@ -2,25 +2,25 @@
 
 Rebuild:   codegen build mistral-7b-v0.1 --target n150
 Manifest:  models/mistral-7b-v0.1.toml
-Geometry:  20c02e3dfb7c9715
+Geometry:  75a2718d13e053f7
 
     32 layers of 4096 hidden and 14336 intermediate, 32 query and 8 key-value heads of 128, 32000 vocabulary
     32768 tokens of context, 1280 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128
+    single           1               64 256 512 768 1280 2048
+    batched          2 4 8 16 32     64
     batched          2 4 8 16        256
     batched          2 4 8           512
-    batched          2 4             1024
-    batched          2               2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128
+    batched          2 4             768
+    batched          2               1280 2048
+    chunked          1               64 256 512 768 1280 2048
+    chunked_batched  2 4 8 16 32     64
     chunked_batched  2 4 8 16        256
     chunked_batched  2 4 8           512
-    chunked_batched  2 4             1024
-    chunked_batched  2               2048
+    chunked_batched  2 4             768
+    chunked_batched  2               1280 2048
 """
 
 from runtime.backend import ttnn
@@ -55,7 +55,7 @@ PREFILL_CHUNK = 2048  # target.n150.prefill_chunk
 ALIGNMENT = 128  # lcm(32 block, 128 attention chunk)
 WINDOW_REACH = 4096  # 4095 tokens before a token, in multiples of the alignment
 # by the tokens of a chunk: blocks of the chunk and of the reach before it, rounded up to what attention reads at a time
-WINDOW_PAGES = {128: 136, 256: 136, 512: 144, 1024: 160, 2048: 192}
+WINDOW_PAGES = {64: 136, 256: 136, 512: 144, 768: 152, 1280: 168, 2048: 192}
 
 GEOMETRY = Geometry(
     vocabulary=32000,
@@ -120,50 +120,54 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
+LENGTHS = (64, 256, 512, 768, 1280, 2048)  # target.n150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "149d0928974e4263"),
-    Shape("single", 1, 256, 8, 0, "last", "cd4463b0f58bc7d3"),
-    Shape("single", 1, 512, 16, 0, "last", "45cc5f924a3389b0"),
-    Shape("single", 1, 1024, 32, 0, "last", "ff1c5c7038058dd1"),
-    Shape("single", 1, 2048, 64, 0, "last", "ba862aee6700c033"),
-    Shape("batched", 2, 128, 8, 0, "last", "edf19e0d1cc6fc6a"),
-    Shape("batched", 4, 128, 16, 0, "last", "c42fbb8509f3fc9e"),
-    Shape("batched", 8, 128, 32, 0, "last", "8599b8128f5c647d"),
-    Shape("batched", 16, 128, 64, 0, "last", "3209e60ac2a67423"),
-    Shape("batched", 32, 128, 128, 0, "last", "40c4b526dd5d16a9"),
-    Shape("batched", 2, 256, 16, 0, "last", "7ec171123cf74fd9"),
-    Shape("batched", 4, 256, 32, 0, "last", "b062a8764fcfd226"),
-    Shape("batched", 8, 256, 64, 0, "last", "4584d0fe2c1d7fe4"),
-    Shape("batched", 16, 256, 128, 0, "last", "77269ee56ab9b970"),
-    Shape("batched", 2, 512, 32, 0, "last", "5171bc3e125a39d2"),
-    Shape("batched", 4, 512, 64, 0, "last", "2a4e4ff078e8fdc9"),
-    Shape("batched", 8, 512, 128, 0, "last", "c855b6a138af92d7"),
-    Shape("batched", 2, 1024, 64, 0, "last", "4cfcd88192f6d6d7"),
-    Shape("batched", 4, 1024, 128, 0, "last", "39fbcbf1e72507ef"),
-    Shape("batched", 2, 2048, 128, 0, "last", "b4fb2d3be582f2eb"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "9ba9a1921ac1757b"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "002b5c6ba612ffa9"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "08c01a105cbc5170"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "2b3ad2091bc4d41e"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "59295ba24c575402"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "b650f43ac17da0da"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "05fc0231a12bc093"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "e30edeba57811147"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "8f6ce778718c7806"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "abed4f549d93b674"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "c54c44846db3898f"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "66587dece97c59ea"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "ce8755abbbe29452"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "555b177f2ccd2faf"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "bb9eb6e017319b2b"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "9791211aa07d6b06"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "b8e82f8e41bcd60a"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "291c2e290fa51d57"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "66b8709ff7f9aeea"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "7b07c42b9cede424"),
+    Shape("single", 1, 64, 2, 0, "last", "995a14e617281dd4"),
+    Shape("single", 1, 256, 8, 0, "last", "54c1183a2290592c"),
+    Shape("single", 1, 512, 16, 0, "last", "be5ca70317b0bb6d"),
+    Shape("single", 1, 768, 24, 0, "last", "56e4589cbdb9c9da"),
+    Shape("single", 1, 1280, 40, 0, "last", "eab4da217777aabf"),
+    Shape("single", 1, 2048, 64, 0, "last", "5d55078228d7913a"),
+    Shape("batched", 2, 64, 4, 0, "last", "482d65e93aa16230"),
+    Shape("batched", 4, 64, 8, 0, "last", "a7c4f869c5931e1c"),
+    Shape("batched", 8, 64, 16, 0, "last", "7534534434311c8f"),
+    Shape("batched", 16, 64, 32, 0, "last", "b0de7ceacb718d0d"),
+    Shape("batched", 32, 64, 64, 0, "last", "970336e957d8c0fd"),
+    Shape("batched", 2, 256, 16, 0, "last", "ce4193a0f3f6463f"),
+    Shape("batched", 4, 256, 32, 0, "last", "51f0aeda80fe4d3f"),
+    Shape("batched", 8, 256, 64, 0, "last", "5755e9f842124f27"),
+    Shape("batched", 16, 256, 128, 0, "last", "d6eb1882cfa7f75a"),
+    Shape("batched", 2, 512, 32, 0, "last", "4f2e552fc12d49d0"),
+    Shape("batched", 4, 512, 64, 0, "last", "9f11551a21227ba0"),
+    Shape("batched", 8, 512, 128, 0, "last", "c0fab1c4ee920fc5"),
+    Shape("batched", 2, 768, 48, 0, "last", "b32ee371e9c88051"),
+    Shape("batched", 4, 768, 96, 0, "last", "936e01017007e8b4"),
+    Shape("batched", 2, 1280, 80, 0, "last", "01704f8bf305031e"),
+    Shape("batched", 2, 2048, 128, 0, "last", "0c9b28f4bff3f07a"),
+    Shape("chunked", 1, 64, 2, 1048, "last", "ac4d11b83ea2b7a6"),
+    Shape("chunked", 1, 256, 8, 1048, "last", "5755ceb00e9e272f"),
+    Shape("chunked", 1, 512, 16, 1048, "last", "7f10e666dc469cc0"),
+    Shape("chunked", 1, 768, 24, 1048, "last", "fec3b47ef862adc2"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "09bc46a24115976d"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "823da227c0d63589"),
+    Shape("chunked_batched", 2, 64, 4, 1048, "last", "a4335d20a9a68876"),
+    Shape("chunked_batched", 4, 64, 8, 1048, "last", "578872e937ddaee0"),
+    Shape("chunked_batched", 8, 64, 16, 1048, "last", "d80b6d04a52313e1"),
+    Shape("chunked_batched", 16, 64, 32, 1048, "last", "1a9f561501040420"),
+    Shape("chunked_batched", 32, 64, 64, 1048, "last", "49e0e16cd0668bf8"),
+    Shape("chunked_batched", 2, 256, 16, 1048, "last", "a7142c1badc5a677"),
+    Shape("chunked_batched", 4, 256, 32, 1048, "last", "738d3088ddc29d98"),
+    Shape("chunked_batched", 8, 256, 64, 1048, "last", "2f72d69f450b8e36"),
+    Shape("chunked_batched", 16, 256, 128, 1048, "last", "2bda654a5a4a67be"),
+    Shape("chunked_batched", 2, 512, 32, 1048, "last", "87a8961d38441b62"),
+    Shape("chunked_batched", 4, 512, 64, 1048, "last", "5230f33263051c45"),
+    Shape("chunked_batched", 8, 512, 128, 1048, "last", "5126ac467d4995fb"),
+    Shape("chunked_batched", 2, 768, 48, 1048, "last", "45965f79b8a45313"),
+    Shape("chunked_batched", 4, 768, 96, 1048, "last", "d2b96d82ebd23d9c"),
+    Shape("chunked_batched", 2, 1280, 80, 1048, "last", "139d8afd3306317d"),
+    Shape("chunked_batched", 2, 2048, 128, 1048, "last", "112c0a151fa92ce4"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -227,45 +231,70 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
+    ("query_key_value", 2): multicast_1d(8, 8, 8, 1, 3, 2, 3, 2, 3),
     ("query_key_value", 4): multicast_1d(8, 8, 8, 1, 3, 4, 3, 4, 3),
     ("query_key_value", 8): multicast_1d(8, 8, 8, 1, 3, 8, 3, 8, 3),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 24, 2, 24),
+    ("query_key_value", 24): multicast_2d(8, 8, 8, 1, 4, 3, 24, 3, 24),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 4, 4, 24, 4, 24),
+    ("query_key_value", 40): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 24),
+    ("query_key_value", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 24),
     ("query_key_value", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 24),
+    ("query_key_value", 80): multicast_2d(8, 8, 8, 1, 4, 10, 8, 10, 24),
+    ("query_key_value", 96): multicast_2d(8, 8, 8, 1, 4, 12, 12, 12, 24),
     ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 16, 8, 16, 24),
+    ("attention_output", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
     ("attention_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("attention_output", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("attention_output", 40): multicast_2d(8, 8, 8, 1, 4, 5, 16, 5, 16),
+    ("attention_output", 48): multicast_2d(8, 8, 8, 1, 4, 6, 8, 6, 16),
     ("attention_output", 64): multicast_2d(8, 8, 8, 1, 4, 8, 8, 8, 16),
+    ("attention_output", 80): multicast_2d(8, 8, 8, 1, 4, 5, 16, 10, 16),
+    ("attention_output", 96): multicast_2d(8, 8, 8, 1, 4, 4, 16, 12, 16),
     ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 8, 16, 16),
+    ("gate_up", 2): minimal(8, 8, 1, 8, 56, 1, 4),
     ("gate_up", 4): minimal(8, 8, 1, 8, 56, 1, 4),
     ("gate_up", 8): minimal(8, 8, 1, 8, 56, 1, 4),
     ("gate_up", 16): minimal(8, 8, 2, 8, 28, 1, 4),
+    ("gate_up", 24): minimal(8, 8, 3, 8, 28, 1, 4),
     ("gate_up", 32): minimal(8, 8, 4, 8, 16, 1, 4),
+    ("gate_up", 40): minimal(8, 8, 5, 8, 16, 1, 4),
+    ("gate_up", 48): minimal(8, 8, 6, 8, 16, 1, 4),
     ("gate_up", 64): minimal(8, 8, 8, 8, 16, 1, 4),
+    ("gate_up", 80): minimal(8, 8, 5, 8, 16, 1, 4),
+    ("gate_up", 96): minimal(8, 8, 4, 8, 28, 1, 4),
     ("gate_up", 128): minimal(8, 8, 8, 8, 16, 1, 4),
+    ("down", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
     ("down", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("down", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("down", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("down", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("down", 40): multicast_2d(8, 8, 8, 1, 4, 5, 16, 5, 16),
+    ("down", 48): multicast_2d(8, 8, 8, 1, 4, 6, 16, 6, 16),
     ("down", 64): multicast_2d(8, 8, 8, 1, 4, 8, 16, 8, 16),
+    ("down", 80): multicast_2d(8, 8, 8, 1, 4, 5, 16, 10, 16),
+    ("down", 96): multicast_2d(8, 8, 8, 1, 4, 6, 16, 12, 16),
     ("down", 128): multicast_2d(8, 8, 8, 1, 4, 8, 16, 16, 16),
     ("head", 1): multicast_1d(8, 8, 8, 1, 4, 1, 16, 1, 16),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
+    ("single", 1, 64): attention_chunks(32, 64),
     ("single", 1, 256): attention_chunks(128, 256),
     ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(256, 256),
+    ("single", 1, 768): attention_chunks(128, 256),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
+    ("batched", 2, 64): attention_chunks(64, 64),
+    ("batched", 4, 64): attention_chunks(64, 64),
+    ("batched", 8, 64): attention_chunks(64, 64),
+    ("batched", 16, 64): attention_chunks(64, 64),
+    ("batched", 32, 64): attention_chunks(64, 64),
     ("batched", 2, 256): attention_chunks(256, 256),
     ("batched", 4, 256): attention_chunks(256, 256),
     ("batched", 8, 256): attention_chunks(256, 256),
@@ -273,19 +302,21 @@ ATTENTION = {
     ("batched", 2, 512): attention_chunks(256, 256),
     ("batched", 4, 512): attention_chunks(256, 256),
     ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
+    ("batched", 2, 768): attention_chunks(256, 256),
+    ("batched", 4, 768): attention_chunks(256, 256),
+    ("batched", 2, 1280): attention_chunks(256, 256),
     ("batched", 2, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
+    ("chunked", 1, 64): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(128, 128),
     ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 768): attention_chunks(128, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(128, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
+    ("chunked_batched", 2, 64): attention_chunks(64, 128),
+    ("chunked_batched", 4, 64): attention_chunks(64, 128),
+    ("chunked_batched", 8, 64): attention_chunks(64, 128),
+    ("chunked_batched", 16, 64): attention_chunks(64, 128),
+    ("chunked_batched", 32, 64): attention_chunks(64, 128),
     ("chunked_batched", 2, 256): attention_chunks(128, 128),
     ("chunked_batched", 4, 256): attention_chunks(128, 128),
     ("chunked_batched", 8, 256): attention_chunks(128, 128),
@@ -293,18 +324,25 @@ ATTENTION = {
     ("chunked_batched", 2, 512): attention_chunks(128, 128),
     ("chunked_batched", 4, 512): attention_chunks(128, 128),
     ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 768): attention_chunks(128, 128),
+    ("chunked_batched", 4, 768): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
+    2: Places(L1, L1, L1, L1),
     4: Places(L1, L1, L1, DRAM),
     8: Places(L1, L1, L1, DRAM),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, DRAM),
     32: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, DRAM),
+    48: Places(L1, L1, L1, DRAM),
     64: Places(DRAM, L1, L1, DRAM),
+    80: Places(DRAM, L1, DRAM, DRAM),
+    96: Places(DRAM, DRAM, L1, DRAM),
     128: Places(DRAM, DRAM, L1, DRAM),
 }
 

@@ -2,23 +2,21 @@
 
 Rebuild:   codegen build mistral-7b-v0.1 --target p150
 Manifest:  models/mistral-7b-v0.1.toml
-Geometry:  89bcb433addf8d8a
+Geometry:  ae0008133abf1482
 
     32 layers of 4096 hidden and 14336 intermediate, 32 query and 8 key-value heads of 128, 32000 vocabulary
     32768 tokens of context, 4096 key-value blocks of 32 tokens
     bfloat16 weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               320 640 1280 2048
+    batched          2 4 8 16        320
+    batched          2 4 8           640
+    batched          2 4             1280 2048
+    chunked          1               320 640 1280 2048
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1280 2048
 """
 
 from runtime.backend import ttnn
@@ -53,7 +51,7 @@ PREFILL_CHUNK = 2048  # target.p150.prefill_chunk
 ALIGNMENT = 128  # lcm(32 block, 128 attention chunk)
 WINDOW_REACH = 4096  # 4095 tokens before a token, in multiples of the alignment
 # by the tokens of a chunk: blocks of the chunk and of the reach before it, rounded up to what attention reads at a time
-WINDOW_PAGES = {128: 136, 256: 136, 512: 144, 1024: 160, 2048: 192}
+WINDOW_PAGES = {320: 144, 640: 152, 1280: 168, 2048: 192}
 
 GEOMETRY = Geometry(
     vocabulary=32000,
@@ -117,59 +115,41 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+WAVES = (1, 2, 4, 8, 16)  # target.p150.waves
+LENGTHS = (320, 640, 1280, 2048)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "46949c8f1915c6ba"),
-    Shape("single", 1, 256, 8, 0, "last", "01ac61db6263efa5"),
-    Shape("single", 1, 512, 16, 0, "last", "9160f2ef80bdf9c0"),
-    Shape("single", 1, 1024, 32, 0, "last", "636bd1c0990268e8"),
-    Shape("single", 1, 2048, 64, 0, "last", "d64a4da39604673a"),
-    Shape("batched", 2, 128, 8, 0, "last", "8cf8b17d9782c216"),
-    Shape("batched", 4, 128, 16, 0, "last", "94e484c5265b6ed5"),
-    Shape("batched", 8, 128, 32, 0, "last", "4b6a0337a166d57c"),
-    Shape("batched", 16, 128, 64, 0, "last", "de993594bc709680"),
-    Shape("batched", 32, 128, 128, 0, "last", "aced22c293af100a"),
-    Shape("batched", 2, 256, 16, 0, "last", "8930878da45e2c72"),
-    Shape("batched", 4, 256, 32, 0, "last", "0422e9adc719e232"),
-    Shape("batched", 8, 256, 64, 0, "last", "eef69d390a9e76eb"),
-    Shape("batched", 16, 256, 128, 0, "last", "c8c34c23a8a61a0c"),
-    Shape("batched", 32, 256, 256, 0, "last", "005c57a585557623"),
-    Shape("batched", 2, 512, 32, 0, "last", "68873dd54ebbf8cc"),
-    Shape("batched", 4, 512, 64, 0, "last", "04a35685c9cb6227"),
-    Shape("batched", 8, 512, 128, 0, "last", "6e0a60122e07f0a5"),
-    Shape("batched", 16, 512, 256, 0, "last", "eb47030ac376de5f"),
-    Shape("batched", 2, 1024, 64, 0, "last", "a9040e8537db210a"),
-    Shape("batched", 4, 1024, 128, 0, "last", "0375cc8fb3babe53"),
-    Shape("batched", 8, 1024, 256, 0, "last", "61f3f750746023f1"),
-    Shape("batched", 2, 2048, 128, 0, "last", "52f347216ba173f8"),
-    Shape("batched", 4, 2048, 256, 0, "last", "01986947c8ba40af"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "48444a62f747e5e4"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "f939f8150e48d99e"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "802e532774a0ae04"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "6f0f0a2d863fb277"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "2687919533a4d896"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "0c592e61aaff2251"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "63b1bbcfa507be1d"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "2f65379f7dfbb056"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "afd6f9c546282052"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "81cb6214eb8c3dce"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "9d8c66829bfef7c3"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "23dfd816a188156e"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "df7afb59ca60fa9f"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "350b41193461915a"),
-    Shape("chunked_batched", 32, 256, 256, 1056, "last", "33acfb603f02ef45"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "a1f07100855a1146"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "3bed426d14017d93"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "a51b12eb2ef7009b"),
-    Shape("chunked_batched", 16, 512, 256, 1056, "last", "6c18278f99940212"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "f2781940106986ec"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "4abd6a7fa8e7df3b"),
-    Shape("chunked_batched", 8, 1024, 256, 1056, "last", "d77e190c6df988e0"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "aab50d8149574394"),
-    Shape("chunked_batched", 4, 2048, 256, 1056, "last", "9ec81725ef3533de"),
+    Shape("single", 1, 320, 10, 0, "last", "bbc81dc5a9c261f5"),
+    Shape("single", 1, 640, 20, 0, "last", "8740a669677c96e3"),
+    Shape("single", 1, 1280, 40, 0, "last", "bac38808b56e6556"),
+    Shape("single", 1, 2048, 64, 0, "last", "51b5c354029a12cc"),
+    Shape("batched", 2, 320, 20, 0, "last", "6900bbbdefe7572a"),
+    Shape("batched", 4, 320, 40, 0, "last", "08124a50af95e77a"),
+    Shape("batched", 8, 320, 80, 0, "last", "f21854bd9256e1f1"),
+    Shape("batched", 16, 320, 160, 0, "last", "dfa44f1b851f0bf6"),
+    Shape("batched", 2, 640, 40, 0, "last", "71fdf59870050aef"),
+    Shape("batched", 4, 640, 80, 0, "last", "87251ed4bf598ef8"),
+    Shape("batched", 8, 640, 160, 0, "last", "f7bd187ef8d4e6cb"),
+    Shape("batched", 2, 1280, 80, 0, "last", "576f9422cc340971"),
+    Shape("batched", 4, 1280, 160, 0, "last", "d9ded79e7d185287"),
+    Shape("batched", 2, 2048, 128, 0, "last", "c19ebb673dd1f6e0"),
+    Shape("batched", 4, 2048, 256, 0, "last", "ef67c727346a21d4"),
+    Shape("chunked", 1, 320, 10, 1048, "last", "866dcba6be23a120"),
+    Shape("chunked", 1, 640, 20, 1048, "last", "b47dc09d18f4b60a"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "dfe854190a6b062c"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "e953d502fb2a7860"),
+    Shape("chunked_batched", 2, 320, 20, 1048, "last", "f91a359d829cdd28"),
+    Shape("chunked_batched", 4, 320, 40, 1048, "last", "475c6598382307ce"),
+    Shape("chunked_batched", 8, 320, 80, 1048, "last", "1f3380d6dbfbf3a7"),
+    Shape("chunked_batched", 16, 320, 160, 1048, "last", "defe6e19ff99b637"),
+    Shape("chunked_batched", 2, 640, 40, 1048, "last", "3d1513343c476ffa"),
+    Shape("chunked_batched", 4, 640, 80, 1048, "last", "1feea24b19171dce"),
+    Shape("chunked_batched", 8, 640, 160, 1048, "last", "fba448c2aaaa8fec"),
+    Shape("chunked_batched", 2, 1280, 80, 1048, "last", "9afc859ab9652d94"),
+    Shape("chunked_batched", 4, 1280, 160, 1048, "last", "7734be51161e5862"),
+    Shape("chunked_batched", 2, 2048, 128, 1048, "last", "52f28504533babfe"),
+    Shape("chunked_batched", 4, 2048, 256, 1048, "last", "bfff700272cda909"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -233,97 +213,84 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("query_key_value", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
-    ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 18, 1, 18),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 3, 2, 18, 2, 18),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 3, 4, 18, 4, 18),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 3, 7, 9, 7, 18),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 2, 2, 8, 2, 8, 18),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 20),
+    ("query_key_value", 160): multicast_2d(11, 10, 8, 2, 2, 16, 2, 16, 18),
     ("query_key_value", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 18),
-    ("attention_output", 4): minimal(11, 10, 1, 8, 12, 1, 4),
-    ("attention_output", 8): minimal(11, 10, 1, 8, 12, 1, 4),
-    ("attention_output", 16): minimal(11, 10, 2, 8, 12, 1, 4),
-    ("attention_output", 32): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("attention_output", 10): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("attention_output", 20): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("attention_output", 40): minimal(11, 10, 4, 8, 12, 1, 4),
     ("attention_output", 64): minimal(11, 10, 7, 8, 4, 1, 4),
+    ("attention_output", 80): minimal(11, 10, 8, 8, 6, 2, 2),
     ("attention_output", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("attention_output", 160): minimal(11, 10, 4, 4, 13, 4, 1),
     ("attention_output", 256): minimal(11, 10, 4, 8, 13, 4, 1),
-    ("gate_up", 4): minimal(11, 10, 1, 2, 84, 1, 4),
-    ("gate_up", 8): minimal(11, 10, 1, 2, 84, 1, 4),
-    ("gate_up", 16): minimal(11, 10, 2, 8, 28, 1, 4),
-    ("gate_up", 32): minimal(11, 10, 4, 8, 14, 2, 2),
+    ("gate_up", 10): minimal(11, 10, 1, 2, 84, 1, 4),
+    ("gate_up", 20): minimal(11, 10, 2, 8, 28, 1, 4),
+    ("gate_up", 40): minimal(11, 10, 4, 8, 14, 2, 2),
     ("gate_up", 64): minimal(11, 10, 7, 8, 12, 1, 4),
+    ("gate_up", 80): minimal(11, 10, 8, 8, 12, 1, 4),
     ("gate_up", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("gate_up", 160): minimal(11, 10, 8, 8, 14, 2, 2),
     ("gate_up", 256): minimal(11, 10, 26, 8, 2, 2, 2),
-    ("down", 4): minimal(11, 10, 1, 8, 12, 1, 4),
-    ("down", 8): minimal(11, 10, 1, 8, 12, 1, 4),
-    ("down", 16): minimal(11, 10, 2, 8, 12, 1, 4),
-    ("down", 32): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("down", 10): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("down", 20): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("down", 40): minimal(11, 10, 4, 7, 12, 1, 4),
     ("down", 64): minimal(11, 10, 7, 7, 12, 1, 4),
+    ("down", 80): minimal(11, 10, 8, 8, 6, 2, 2),
     ("down", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("down", 160): minimal(11, 10, 4, 8, 13, 4, 1),
     ("down", 256): minimal(11, 10, 4, 8, 13, 4, 1),
     ("head", 1): multicast_1d(11, 10, 8, 1, 2, 1, 10, 1, 10),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
-    ("single", 1, 256): attention_chunks(128, 256),
-    ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
+    ("batched", 2, 320): attention_chunks(64, 64),
+    ("batched", 4, 320): attention_chunks(64, 64),
+    ("batched", 8, 320): attention_chunks(64, 64),
+    ("batched", 16, 320): attention_chunks(64, 64),
+    ("batched", 2, 640): attention_chunks(128, 128),
+    ("batched", 4, 640): attention_chunks(128, 128),
+    ("batched", 8, 640): attention_chunks(128, 128),
+    ("batched", 2, 1280): attention_chunks(256, 256),
+    ("batched", 4, 1280): attention_chunks(256, 256),
     ("batched", 2, 2048): attention_chunks(256, 256),
     ("batched", 4, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
-    ("chunked", 1, 256): attention_chunks(128, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
-    8: Places(L1, L1, L1, L1),
-    16: Places(L1, L1, L1, DRAM),
-    32: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, DRAM),
+    40: Places(L1, L1, L1, L1),
     64: Places(L1, L1, L1, DRAM),
+    80: Places(L1, L1, L1, DRAM),
     128: Places(L1, L1, DRAM, DRAM),
+    160: Places(DRAM, DRAM, L1, DRAM),
     256: Places(DRAM, DRAM, DRAM, DRAM),
 }
 

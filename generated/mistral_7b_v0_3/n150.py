@@ -2,25 +2,25 @@
 
 Rebuild:   codegen build mistral-7b-v0.3 --target n150
 Manifest:  models/mistral-7b-v0.3.toml
-Geometry:  1bab2ff731ec897d
+Geometry:  743e3e6e70e2a72e
 
     32 layers of 4096 hidden and 14336 intermediate, 32 query and 8 key-value heads of 128, 32768 vocabulary
     32768 tokens of context, 1280 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128
-    batched          2 4 8 16        256
-    batched          2 4 8           512
-    batched          2 4             1024
-    batched          2               2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128
+    single           1               64 256 512 768 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 1536 together
+    ragged           up to 32        1024 2048 4096 together
+    ragged           up to 22        2816 together
+    chunked          1               64 256 512 768 1280 2048
+    chunked_batched  2 4 8 16 32     64
     chunked_batched  2 4 8 16        256
     chunked_batched  2 4 8           512
-    chunked_batched  2 4             1024
-    chunked_batched  2               2048
+    chunked_batched  2 4             768
+    chunked_batched  2               1280 2048
 """
 
 from runtime.backend import ttnn
@@ -115,50 +115,49 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
+LENGTHS = (64, 256, 512, 768, 1280, 2048)  # target.n150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1024, 1536, 2048, 2816, 4096)  # target.n150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "558b47ecd535f54f"),
-    Shape("single", 1, 256, 8, 0, "last", "560560007715cc49"),
-    Shape("single", 1, 512, 16, 0, "last", "95f5bdd60919ddfb"),
-    Shape("single", 1, 1024, 32, 0, "last", "46dade46af268229"),
-    Shape("single", 1, 2048, 64, 0, "last", "c83c183a5f85d5de"),
-    Shape("batched", 2, 128, 8, 0, "last", "0f82e04b984b6342"),
-    Shape("batched", 4, 128, 16, 0, "last", "e17a3a18801664c0"),
-    Shape("batched", 8, 128, 32, 0, "last", "7fe64a645fc33142"),
-    Shape("batched", 16, 128, 64, 0, "last", "7cdd3c40d4a4fb0a"),
-    Shape("batched", 32, 128, 128, 0, "last", "e4dcf010017e10de"),
-    Shape("batched", 2, 256, 16, 0, "last", "4426d882b1c17c0c"),
-    Shape("batched", 4, 256, 32, 0, "last", "f661beb56e958fdb"),
-    Shape("batched", 8, 256, 64, 0, "last", "cc19e53ddd68317e"),
-    Shape("batched", 16, 256, 128, 0, "last", "626c27422a9fd437"),
-    Shape("batched", 2, 512, 32, 0, "last", "8821e78c1404f2e7"),
-    Shape("batched", 4, 512, 64, 0, "last", "520b839bfc776ff8"),
-    Shape("batched", 8, 512, 128, 0, "last", "325f75a529d79e4b"),
-    Shape("batched", 2, 1024, 64, 0, "last", "fd8566d2375b3942"),
-    Shape("batched", 4, 1024, 128, 0, "last", "845db19c01896621"),
-    Shape("batched", 2, 2048, 128, 0, "last", "65999753cf43e7c8"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "327c6334d677d434"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "b3c1f699d4f73c64"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "9848b45a49450de1"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "31615d74d8162ffd"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "4f770b7abb1bebb3"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "eed7d57cf9d60d70"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "650a3496709abebb"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "eff6ea327e28fd7c"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "25139d53b1d2b8b0"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "ee9d63c7f53ef5bd"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "e9c206c6e1974850"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "c2912cff7165277e"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "ccd29a47d500f83c"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "ae2b5df1475d8804"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "9680eeffc3b9f306"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "46dea137fb9331bd"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "3957a42e03354221"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "3072f9eee48ae2c2"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "379c9007930eeeee"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "9b542cd6a7a8f766"),
+    Shape("single", 1, 64, 2, 0, "last", "33e30892cb96a10d", 32874),
+    Shape("single", 1, 256, 8, 0, "last", "fcfc5023e72037c7", 39050),
+    Shape("single", 1, 512, 16, 0, "last", "f04aab880a0c2921", 65884),
+    Shape("single", 1, 768, 24, 0, "last", "4edda94e75e0cee1", 95090),
+    Shape("single", 1, 1280, 40, 0, "last", "ae9cdef8c3e774fe", 155783),
+    Shape("single", 1, 2048, 64, 0, "last", "0e7c2b88806e13ec", 247992),
+    Shape("ragged", 8, 32, 8, 0, "last", "5bf4be55765ee2ef", 39050),
+    Shape("ragged", 16, 32, 16, 0, "last", "5034b05fc9e8b305", 65884),
+    Shape("ragged", 24, 32, 24, 0, "last", "0f85db3e26a48712", 95090),
+    Shape("ragged", 32, 32, 32, 0, "last", "ea4f3a1868500cc1", 125949),
+    Shape("ragged", 24, 64, 48, 0, "last", "ba95274443780cee", 185106),
+    Shape("ragged", 32, 64, 64, 0, "last", "0a652d293bd6945d", 247992),
+    Shape("ragged", 22, 128, 88, 0, "last", "9cbdc42dd6a4b29e", 343246),
+    Shape("ragged", 32, 128, 128, 0, "last", "3d0245b6aba73970", 492702),
+    Shape("chunked", 1, 64, 2, 1048, "last", "0f4c2f43b098f6cc"),
+    Shape("chunked", 1, 256, 8, 1048, "last", "447ac7e9af177694"),
+    Shape("chunked", 1, 512, 16, 1048, "last", "de35cdae0f5eba8a"),
+    Shape("chunked", 1, 768, 24, 1048, "last", "560307c9222d139e"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "91c582d7e05fb3aa"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "44ad1f3fdc106f53"),
+    Shape("chunked_batched", 2, 64, 4, 1048, "last", "10036abb97cbbc99"),
+    Shape("chunked_batched", 4, 64, 8, 1048, "last", "f27e46c13d52850a"),
+    Shape("chunked_batched", 8, 64, 16, 1048, "last", "57d8baeebb3686a7"),
+    Shape("chunked_batched", 16, 64, 32, 1048, "last", "70fb64a08fa93cf1"),
+    Shape("chunked_batched", 32, 64, 64, 1048, "last", "314221d035a29990"),
+    Shape("chunked_batched", 2, 256, 16, 1048, "last", "088a92569170c112"),
+    Shape("chunked_batched", 4, 256, 32, 1048, "last", "4fb238118ea65ed2"),
+    Shape("chunked_batched", 8, 256, 64, 1048, "last", "c0c753364d20738f"),
+    Shape("chunked_batched", 16, 256, 128, 1048, "last", "678a8a1b54bfb3ce"),
+    Shape("chunked_batched", 2, 512, 32, 1048, "last", "c5dd319794c096e8"),
+    Shape("chunked_batched", 4, 512, 64, 1048, "last", "e51c1565dbc041f8"),
+    Shape("chunked_batched", 8, 512, 128, 1048, "last", "d02ecb9274528674"),
+    Shape("chunked_batched", 2, 768, 48, 1048, "last", "39628a78be9048bb"),
+    Shape("chunked_batched", 4, 768, 96, 1048, "last", "1aa8b3d2c4853388"),
+    Shape("chunked_batched", 2, 1280, 80, 1048, "last", "d0fa2e7826c84f43"),
+    Shape("chunked_batched", 2, 2048, 128, 1048, "last", "ba41e5ce58f05fd3"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -222,65 +221,88 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
+    ("query_key_value", 2): multicast_1d(8, 8, 8, 1, 3, 2, 3, 2, 3),
     ("query_key_value", 4): multicast_1d(8, 8, 8, 1, 3, 4, 3, 4, 3),
     ("query_key_value", 8): multicast_1d(8, 8, 8, 1, 3, 8, 3, 8, 3),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 24, 2, 24),
+    ("query_key_value", 24): multicast_2d(8, 8, 8, 1, 4, 3, 24, 3, 24),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 4, 4, 24, 4, 24),
+    ("query_key_value", 40): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 24),
+    ("query_key_value", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 24),
     ("query_key_value", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 24),
-    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 16, 8, 16, 24),
+    ("query_key_value", 80): multicast_2d(8, 8, 8, 1, 4, 10, 8, 10, 24),
+    ("query_key_value", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 24),
+    ("query_key_value", 96): multicast_2d(8, 8, 8, 1, 4, 12, 8, 12, 24),
+    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 8, 12, 16, 24),
+    ("attention_output", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
     ("attention_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("attention_output", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("attention_output", 40): multicast_2d(8, 8, 8, 1, 4, 5, 16, 5, 16),
+    ("attention_output", 48): multicast_2d(8, 8, 8, 1, 4, 6, 16, 6, 16),
     ("attention_output", 64): multicast_2d(8, 8, 8, 1, 4, 8, 8, 8, 16),
-    ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 8, 16, 16),
+    ("attention_output", 80): multicast_2d(8, 8, 8, 1, 4, 5, 16, 10, 16),
+    ("attention_output", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 16),
+    ("attention_output", 96): multicast_2d(8, 8, 8, 1, 4, 4, 16, 12, 16),
+    ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 16, 16, 16),
+    ("gate_up", 2): minimal(8, 8, 1, 8, 56, 1, 4),
     ("gate_up", 4): minimal(8, 8, 1, 8, 56, 1, 4),
     ("gate_up", 8): minimal(8, 8, 1, 8, 56, 1, 4),
     ("gate_up", 16): minimal(8, 8, 2, 8, 28, 1, 4),
+    ("gate_up", 24): minimal(8, 8, 3, 8, 28, 1, 4),
     ("gate_up", 32): minimal(8, 8, 4, 8, 16, 1, 4),
+    ("gate_up", 40): minimal(8, 8, 5, 8, 16, 1, 4),
+    ("gate_up", 48): minimal(8, 8, 6, 8, 16, 1, 4),
     ("gate_up", 64): minimal(8, 8, 8, 8, 16, 1, 4),
+    ("gate_up", 80): minimal(8, 8, 5, 8, 16, 1, 4),
+    ("gate_up", 88): minimal(8, 8, 11, 8, 8, 1, 4),
+    ("gate_up", 96): minimal(8, 8, 4, 8, 28, 1, 4),
     ("gate_up", 128): minimal(8, 8, 8, 8, 16, 1, 4),
+    ("down", 2): multicast_1d(8, 8, 8, 1, 2, 2, 2, 2, 2),
     ("down", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("down", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("down", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("down", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("down", 40): multicast_2d(8, 8, 8, 1, 4, 5, 16, 5, 16),
+    ("down", 48): multicast_2d(8, 8, 8, 1, 4, 6, 16, 6, 16),
     ("down", 64): multicast_2d(8, 8, 8, 1, 4, 8, 16, 8, 16),
+    ("down", 80): multicast_2d(8, 8, 8, 1, 4, 5, 16, 10, 16),
+    ("down", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 16),
+    ("down", 96): multicast_2d(8, 8, 8, 1, 4, 6, 16, 12, 16),
     ("down", 128): multicast_2d(8, 8, 8, 1, 4, 8, 16, 16, 16),
     ("head", 1): multicast_1d(8, 8, 8, 1, 4, 1, 16, 1, 16),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
+    ("single", 1, 64): attention_chunks(32, 64),
     ("single", 1, 256): attention_chunks(128, 256),
     ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(256, 256),
+    ("single", 1, 768): attention_chunks(128, 256),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(256, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(256, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(128, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 32, 32): attention_chunks(128, 128),
+    ("ragged", 24, 64): attention_chunks(128, 128),
+    ("ragged", 32, 64): attention_chunks(128, 128),
+    ("ragged", 22, 128): attention_chunks(128, 128),
+    ("ragged", 32, 128): attention_chunks(128, 128),
+    ("chunked", 1, 64): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(128, 128),
     ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 768): attention_chunks(128, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(128, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
+    ("chunked_batched", 2, 64): attention_chunks(64, 128),
+    ("chunked_batched", 4, 64): attention_chunks(64, 128),
+    ("chunked_batched", 8, 64): attention_chunks(64, 128),
+    ("chunked_batched", 16, 64): attention_chunks(64, 128),
+    ("chunked_batched", 32, 64): attention_chunks(64, 128),
     ("chunked_batched", 2, 256): attention_chunks(128, 128),
     ("chunked_batched", 4, 256): attention_chunks(128, 128),
     ("chunked_batched", 8, 256): attention_chunks(128, 128),
@@ -288,19 +310,27 @@ ATTENTION = {
     ("chunked_batched", 2, 512): attention_chunks(128, 128),
     ("chunked_batched", 4, 512): attention_chunks(128, 128),
     ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 768): attention_chunks(128, 128),
+    ("chunked_batched", 4, 768): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
+    2: Places(L1, L1, L1, L1),
     4: Places(L1, L1, L1, DRAM),
     8: Places(L1, L1, L1, DRAM),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, DRAM),
     32: Places(L1, L1, L1, L1),
-    64: Places(DRAM, DRAM, L1, DRAM),
-    128: Places(DRAM, DRAM, L1, DRAM),
+    40: Places(L1, L1, L1, DRAM),
+    48: Places(L1, L1, L1, DRAM),
+    64: Places(DRAM, L1, L1, DRAM),
+    80: Places(DRAM, L1, L1, DRAM),
+    88: Places(DRAM, L1, DRAM, DRAM),
+    96: Places(DRAM, L1, L1, DRAM),
+    128: Places(DRAM, L1, DRAM, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -397,9 +427,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -413,7 +443,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -461,7 +491,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -472,7 +502,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -519,7 +549,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

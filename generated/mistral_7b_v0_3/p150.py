@@ -2,23 +2,26 @@
 
 Rebuild:   codegen build mistral-7b-v0.3 --target p150
 Manifest:  models/mistral-7b-v0.3.toml
-Geometry:  a787bf1362dcf11d
+Geometry:  20fea085b67d70b8
 
     32 layers of 4096 hidden and 14336 intermediate, 32 query and 8 key-value heads of 128, 32768 vocabulary
     32768 tokens of context, 4096 key-value blocks of 32 tokens
     bfloat16 weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               320 640 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 2560 together
+    ragged           up to 28        1792 together
+    ragged           up to 30        3840 together
+    ragged           up to 22        5632 together
+    ragged           up to 32        8192 together
+    chunked          1               320 640 1280 2048
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1280 2048
 """
 
 from runtime.backend import ttnn
@@ -112,59 +115,42 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+WAVES = (1, 2, 4, 8, 16)  # target.p150.waves
+LENGTHS = (320, 640, 1280, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 1792, 2560, 3840, 5632, 8192)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "f513e8dac1c90af2"),
-    Shape("single", 1, 256, 8, 0, "last", "41760374a0636b49"),
-    Shape("single", 1, 512, 16, 0, "last", "8ddedf3c94eb4d65"),
-    Shape("single", 1, 1024, 32, 0, "last", "758e65d3edefaa1c"),
-    Shape("single", 1, 2048, 64, 0, "last", "5e559ed9e8b91802"),
-    Shape("batched", 2, 128, 8, 0, "last", "8d1cf4839736e6ac"),
-    Shape("batched", 4, 128, 16, 0, "last", "536c0b59c50a4d55"),
-    Shape("batched", 8, 128, 32, 0, "last", "f88ca23672a0394c"),
-    Shape("batched", 16, 128, 64, 0, "last", "37c067d85e45746e"),
-    Shape("batched", 32, 128, 128, 0, "last", "5a42428a466ce9ab"),
-    Shape("batched", 2, 256, 16, 0, "last", "8f5c355e2237b604"),
-    Shape("batched", 4, 256, 32, 0, "last", "8c80fe6d98d9ed74"),
-    Shape("batched", 8, 256, 64, 0, "last", "6f2c0950c5b470e1"),
-    Shape("batched", 16, 256, 128, 0, "last", "1e6a37cf49fcf313"),
-    Shape("batched", 32, 256, 256, 0, "last", "9f5506360b866a0b"),
-    Shape("batched", 2, 512, 32, 0, "last", "2b78158cc8d4877c"),
-    Shape("batched", 4, 512, 64, 0, "last", "36858ebc2804c9b7"),
-    Shape("batched", 8, 512, 128, 0, "last", "6137492f50e0f90b"),
-    Shape("batched", 16, 512, 256, 0, "last", "6322223cd1ac7af6"),
-    Shape("batched", 2, 1024, 64, 0, "last", "95d67f13c80fbf29"),
-    Shape("batched", 4, 1024, 128, 0, "last", "a9b14e43f8dd1e73"),
-    Shape("batched", 8, 1024, 256, 0, "last", "bd9fe918ee0589ad"),
-    Shape("batched", 2, 2048, 128, 0, "last", "b5da08f427f19af7"),
-    Shape("batched", 4, 2048, 256, 0, "last", "efc964253a28e96d"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "5b72401839831da2"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "f292b6eba313bc2a"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "e5fd3a3671370f4e"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "d07eb676ed2d3ccc"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "81f36f24b6f045fd"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "d2fe05af55e17571"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "48d39fbe698b4504"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "d010157c2007ac0d"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "e1e81dc4aafefad3"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "eb90da7d90f68e1f"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "66d10c0acf4bf124"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "73d8313d25dc4881"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "be33c304d2e3efda"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "ef471ee9aa40f9b6"),
-    Shape("chunked_batched", 32, 256, 256, 1056, "last", "8c5c5f59bd3cae53"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "f80ae953860c8e62"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "61a2ee688cb705b5"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "c85d1f26bb73a7e3"),
-    Shape("chunked_batched", 16, 512, 256, 1056, "last", "9c52b7f5d60eb662"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "f1fd76e2dd73edd4"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "2644bc25c5d9858a"),
-    Shape("chunked_batched", 8, 1024, 256, 1056, "last", "66a4bb2cb9995722"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "6875795baff6c500"),
-    Shape("chunked_batched", 4, 2048, 256, 1056, "last", "fa6fa8486545c5a6"),
+    Shape("single", 1, 320, 10, 0, "last", "456b59a18216907c", 37230),
+    Shape("single", 1, 640, 20, 0, "last", "8dd4393a5d2a9042", 66829),
+    Shape("single", 1, 1280, 40, 0, "last", "8f4923d08d188235", 130371),
+    Shape("single", 1, 2048, 64, 0, "last", "8d98491e169dee9d", 224955),
+    Shape("ragged", 8, 32, 8, 0, "last", "3346c13eac1e2bac", 36433),
+    Shape("ragged", 16, 32, 16, 0, "last", "8fdc49ff78430ed7", 66658),
+    Shape("ragged", 24, 32, 24, 0, "last", "ade72140ce4c4250", 98818),
+    Shape("ragged", 20, 64, 40, 0, "last", "e0fee1262536e791", 130371),
+    Shape("ragged", 28, 64, 56, 0, "last", "c597c61b30c2d1e5", 192605),
+    Shape("ragged", 20, 128, 80, 0, "last", "8f4e1c7ab975e15d", 256625),
+    Shape("ragged", 30, 128, 120, 0, "last", "e99dbfd035b70c4e", 381776),
+    Shape("ragged", 22, 256, 176, 0, "last", "c43e613bad9f184d", 568489),
+    Shape("ragged", 32, 256, 256, 0, "last", "3d153478d23fc3db", 830823),
+    Shape("chunked", 1, 320, 10, 1048, "last", "c93d108754cc416e"),
+    Shape("chunked", 1, 640, 20, 1048, "last", "a2f9b639ca50cb00"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "a770df7c0b23e1c1"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "8190e3328e7720f8"),
+    Shape("chunked_batched", 2, 320, 20, 1048, "last", "ecdaa277711ecaa5"),
+    Shape("chunked_batched", 4, 320, 40, 1048, "last", "ed711a88d80e9125"),
+    Shape("chunked_batched", 8, 320, 80, 1048, "last", "723e2299d50cd196"),
+    Shape("chunked_batched", 16, 320, 160, 1048, "last", "ff81603c14773797"),
+    Shape("chunked_batched", 2, 640, 40, 1048, "last", "9ff75972db1ec495"),
+    Shape("chunked_batched", 4, 640, 80, 1048, "last", "0f65663ae94d9e90"),
+    Shape("chunked_batched", 8, 640, 160, 1048, "last", "a3450ac6eecb8b9f"),
+    Shape("chunked_batched", 2, 1280, 80, 1048, "last", "0b6f43b893143ca2"),
+    Shape("chunked_batched", 4, 1280, 160, 1048, "last", "ccf5fc332b76ccc6"),
+    Shape("chunked_batched", 2, 2048, 128, 1048, "last", "5c6fad3a5cf55438"),
+    Shape("chunked_batched", 4, 2048, 256, 1048, "last", "b54d0fd04bad1ba6"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -228,98 +214,113 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 18, 1, 18),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 3, 2, 18, 2, 18),
+    ("query_key_value", 24): multicast_2d(11, 8, 8, 1, 3, 3, 18, 3, 18),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 56): multicast_2d(11, 10, 8, 1, 3, 6, 9, 6, 18),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 3, 7, 9, 7, 18),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 2, 2, 8, 2, 8, 18),
+    ("query_key_value", 120): multicast_2d(11, 10, 8, 2, 2, 12, 2, 12, 18),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 20),
-    ("query_key_value", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 18),
-    ("attention_output", 4): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("query_key_value", 160): multicast_2d(11, 10, 8, 2, 2, 16, 2, 16, 18),
+    ("query_key_value", 176): multicast_2d(11, 10, 8, 2, 2, 18, 2, 18, 18),
+    ("query_key_value", 256): multicast_2d(11, 10, 4, 2, 2, 26, 2, 26, 18),
     ("attention_output", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("attention_output", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("attention_output", 16): minimal(11, 10, 2, 8, 12, 1, 4),
-    ("attention_output", 32): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("attention_output", 20): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("attention_output", 24): minimal(11, 10, 3, 8, 12, 1, 4),
+    ("attention_output", 40): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("attention_output", 56): minimal(11, 10, 6, 8, 12, 1, 4),
     ("attention_output", 64): minimal(11, 10, 7, 8, 4, 1, 4),
+    ("attention_output", 80): minimal(11, 10, 8, 8, 6, 2, 2),
+    ("attention_output", 120): minimal(11, 10, 12, 8, 4, 1, 4),
     ("attention_output", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("attention_output", 160): minimal(11, 10, 4, 4, 13, 4, 1),
+    ("attention_output", 176): minimal(11, 10, 4, 8, 13, 4, 1),
     ("attention_output", 256): minimal(11, 10, 4, 8, 13, 4, 1),
-    ("gate_up", 4): minimal(11, 10, 1, 2, 84, 1, 4),
     ("gate_up", 8): minimal(11, 10, 1, 2, 84, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 2, 84, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 8, 28, 1, 4),
-    ("gate_up", 32): minimal(11, 10, 4, 8, 14, 2, 2),
+    ("gate_up", 20): minimal(11, 10, 2, 8, 28, 1, 4),
+    ("gate_up", 24): minimal(11, 10, 3, 4, 28, 1, 4),
+    ("gate_up", 40): minimal(11, 10, 4, 8, 14, 2, 2),
+    ("gate_up", 56): minimal(11, 10, 6, 8, 14, 2, 2),
     ("gate_up", 64): minimal(11, 10, 7, 8, 12, 1, 4),
+    ("gate_up", 80): minimal(11, 10, 8, 8, 12, 1, 4),
+    ("gate_up", 120): minimal(11, 10, 6, 8, 14, 2, 2),
     ("gate_up", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("gate_up", 160): minimal(11, 10, 8, 8, 14, 2, 2),
+    ("gate_up", 176): minimal(11, 10, 9, 8, 12, 1, 4),
     ("gate_up", 256): minimal(11, 10, 26, 8, 2, 2, 2),
-    ("down", 4): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("down", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 16): minimal(11, 10, 2, 8, 12, 1, 4),
-    ("down", 32): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("down", 20): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("down", 24): minimal(11, 10, 3, 8, 12, 1, 4),
+    ("down", 40): minimal(11, 10, 4, 7, 12, 1, 4),
+    ("down", 56): minimal(11, 10, 6, 8, 12, 1, 4),
     ("down", 64): minimal(11, 10, 7, 7, 12, 1, 4),
+    ("down", 80): minimal(11, 10, 8, 8, 6, 2, 2),
+    ("down", 120): minimal(11, 10, 12, 8, 6, 2, 2),
     ("down", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("down", 160): minimal(11, 10, 4, 8, 13, 4, 1),
+    ("down", 176): minimal(11, 10, 4, 8, 13, 4, 1),
     ("down", 256): minimal(11, 10, 4, 8, 13, 4, 1),
     ("head", 1): multicast_1d(11, 10, 8, 1, 2, 1, 10, 1, 10),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
-    ("single", 1, 256): attention_chunks(128, 256),
-    ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("batched", 4, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
-    ("chunked", 1, 256): attention_chunks(128, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 20, 128): attention_chunks(128, 128),
+    ("ragged", 30, 128): attention_chunks(128, 128),
+    ("ragged", 22, 256): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, DRAM),
-    32: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, DRAM),
+    24: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, L1),
+    56: Places(L1, L1, L1, DRAM),
     64: Places(L1, L1, L1, DRAM),
+    80: Places(L1, L1, L1, DRAM),
+    120: Places(L1, L1, L1, DRAM),
     128: Places(L1, L1, L1, DRAM),
-    256: Places(DRAM, DRAM, DRAM, DRAM),
+    160: Places(DRAM, L1, L1, DRAM),
+    176: Places(DRAM, L1, DRAM, DRAM),
+    256: Places(DRAM, L1, DRAM, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -417,9 +418,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -433,7 +434,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -481,7 +482,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -492,7 +493,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -539,7 +540,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

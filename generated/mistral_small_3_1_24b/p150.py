@@ -2,23 +2,27 @@
 
 Rebuild:   codegen build mistral-small-3.1-24b --target p150
 Manifest:  models/mistral-small-3.1-24b.toml
-Geometry:  2365fcf2e0cc0935
+Geometry:  7cd0a3860fcb769f
 
     40 layers of 5120 hidden and 32768 intermediate, 32 query and 8 key-value heads of 128, 131072 vocabulary
     51200 tokens of context, 1600 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               128 320 640 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 2560 together
+    ragged           up to 28        1792 together
+    ragged           up to 30        3840 together
+    ragged           up to 22        5632 together
+    ragged           up to 32        8192 together
+    chunked          1               128 320 640 1280 2048
+    chunked_batched  2 4 8 16 32     128
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1280 2048
 """
 
 from runtime.backend import ttnn
@@ -113,58 +117,48 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+LENGTHS = (128, 320, 640, 1280, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 1792, 2560, 3840, 5632, 8192)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "771dc613f824d0f5"),
-    Shape("single", 1, 256, 8, 0, "last", "56b5b5a76c90d540"),
-    Shape("single", 1, 512, 16, 0, "last", "ca0a6aacb236610a"),
-    Shape("single", 1, 1024, 32, 0, "last", "6be4e4a303f4d6bc"),
-    Shape("single", 1, 2048, 64, 0, "last", "2e6b55b8d33acbea"),
-    Shape("batched", 2, 128, 8, 0, "last", "22cd36384cd6c9b1"),
-    Shape("batched", 4, 128, 16, 0, "last", "2df6f7e0ffd68bfe"),
-    Shape("batched", 8, 128, 32, 0, "last", "dd8809ff1557ef20"),
-    Shape("batched", 16, 128, 64, 0, "last", "39859629d7fb89c9"),
-    Shape("batched", 32, 128, 128, 0, "last", "715376c04c981906"),
-    Shape("batched", 2, 256, 16, 0, "last", "dddf62b38d9b7b69"),
-    Shape("batched", 4, 256, 32, 0, "last", "cb29d027115779ca"),
-    Shape("batched", 8, 256, 64, 0, "last", "7ef832db957becae"),
-    Shape("batched", 16, 256, 128, 0, "last", "27b5e61a3525ab85"),
-    Shape("batched", 32, 256, 256, 0, "last", "c3d5df05c1494bfb"),
-    Shape("batched", 2, 512, 32, 0, "last", "8ea235a5cfc65e01"),
-    Shape("batched", 4, 512, 64, 0, "last", "700a347bc0366660"),
-    Shape("batched", 8, 512, 128, 0, "last", "e018c3c7b29ed6e4"),
-    Shape("batched", 16, 512, 256, 0, "last", "ddb7fea9b55fb86d"),
-    Shape("batched", 2, 1024, 64, 0, "last", "179f6b8a19de28d4"),
-    Shape("batched", 4, 1024, 128, 0, "last", "3165aeba88f57f8d"),
-    Shape("batched", 8, 1024, 256, 0, "last", "842ee28dd29b761c"),
-    Shape("batched", 2, 2048, 128, 0, "last", "132f196fe7e32288"),
-    Shape("batched", 4, 2048, 256, 0, "last", "ccc3cf43634d638b"),
-    Shape("chunked", 1, 128, 4, 1632, "last", "6f1d40f8b6c58cdd"),
-    Shape("chunked", 1, 256, 8, 1632, "last", "79a7e2139cbfa86f"),
-    Shape("chunked", 1, 512, 16, 1632, "last", "71765c26ae855432"),
-    Shape("chunked", 1, 1024, 32, 1632, "last", "9214427f259bc7f8"),
-    Shape("chunked", 1, 2048, 64, 1632, "last", "0fea2ea4d7a4be63"),
-    Shape("chunked_batched", 2, 128, 8, 1632, "last", "96cb9bc9c606f387"),
-    Shape("chunked_batched", 4, 128, 16, 1632, "last", "aca3db18c3dc4588"),
-    Shape("chunked_batched", 8, 128, 32, 1632, "last", "32d685442c6e1ab2"),
-    Shape("chunked_batched", 16, 128, 64, 1632, "last", "f319df84d3da1a05"),
-    Shape("chunked_batched", 32, 128, 128, 1632, "last", "03eab025e73aa79c"),
-    Shape("chunked_batched", 2, 256, 16, 1632, "last", "e8832bf6905372fc"),
-    Shape("chunked_batched", 4, 256, 32, 1632, "last", "b13b17d0f2abb77d"),
-    Shape("chunked_batched", 8, 256, 64, 1632, "last", "df436b4752a1af27"),
-    Shape("chunked_batched", 16, 256, 128, 1632, "last", "9dd011b8132f342b"),
-    Shape("chunked_batched", 32, 256, 256, 1632, "last", "bd663168915d8d8e"),
-    Shape("chunked_batched", 2, 512, 32, 1632, "last", "851359c542b644f0"),
-    Shape("chunked_batched", 4, 512, 64, 1632, "last", "0ef8e815c3f19dc6"),
-    Shape("chunked_batched", 8, 512, 128, 1632, "last", "18bab03148f02150"),
-    Shape("chunked_batched", 16, 512, 256, 1632, "last", "311f270b07838407"),
-    Shape("chunked_batched", 2, 1024, 64, 1632, "last", "1d01066e1a3e60bc"),
-    Shape("chunked_batched", 4, 1024, 128, 1632, "last", "c57ca996ef73f197"),
-    Shape("chunked_batched", 8, 1024, 256, 1632, "last", "424c90e9f3e53133"),
-    Shape("chunked_batched", 2, 2048, 128, 1632, "last", "90f657ec6baf82df"),
-    Shape("chunked_batched", 4, 2048, 256, 1632, "last", "9cf388c2e6364fd0"),
+    Shape("single", 1, 128, 4, 0, "last", "bee6bf21d5bc1a64", 57349),
+    Shape("single", 1, 320, 10, 0, "last", "fd61eff66fc5b193", 67326),
+    Shape("single", 1, 640, 20, 0, "last", "662b2a6a4e21427a", 114919),
+    Shape("single", 1, 1280, 40, 0, "last", "a55ea209aa79a7da", 220732),
+    Shape("single", 1, 2048, 64, 0, "last", "a1b288d33eecc4a7", 380144),
+    Shape("ragged", 8, 32, 8, 0, "last", "d44ae39a6fac23e9", 66334),
+    Shape("ragged", 16, 32, 16, 0, "last", "4321ee6da8b85034", 113026),
+    Shape("ragged", 24, 32, 24, 0, "last", "1b696f7e023de1e3", 166829),
+    Shape("ragged", 20, 64, 40, 0, "last", "e09920aa479d464a", 220732),
+    Shape("ragged", 28, 64, 56, 0, "last", "477cec73e757af74", 327843),
+    Shape("ragged", 20, 128, 80, 0, "last", "9d97e54df8c4460f", 434374),
+    Shape("ragged", 30, 128, 120, 0, "last", "4191964c8f89513e", 648253),
+    Shape("ragged", 22, 256, 176, 0, "last", "1869349c9acd8908", 969252),
+    Shape("ragged", 32, 256, 256, 0, "last", "283c1a6efc078290", 1411398),
+    Shape("chunked", 1, 128, 4, 1624, "last", "9d4851d3752bf22b"),
+    Shape("chunked", 1, 320, 10, 1624, "last", "79a5292ae1d5131c"),
+    Shape("chunked", 1, 640, 20, 1624, "last", "edb80b2750a1267e"),
+    Shape("chunked", 1, 1280, 40, 1624, "last", "2a6475b318bd02f1"),
+    Shape("chunked", 1, 2048, 64, 1624, "last", "28f79dc4eaa3ca9d"),
+    Shape("chunked_batched", 2, 128, 8, 1624, "last", "0ebcd4acf55d5453"),
+    Shape("chunked_batched", 4, 128, 16, 1624, "last", "64c7d902e16f6cbf"),
+    Shape("chunked_batched", 8, 128, 32, 1624, "last", "332822b4785ab675"),
+    Shape("chunked_batched", 16, 128, 64, 1624, "last", "25e9e6d782b225f9"),
+    Shape("chunked_batched", 32, 128, 128, 1624, "last", "21bfa2cc3ea08438"),
+    Shape("chunked_batched", 2, 320, 20, 1624, "last", "9fb457fbc08d50de"),
+    Shape("chunked_batched", 4, 320, 40, 1624, "last", "0653a56332a4c424"),
+    Shape("chunked_batched", 8, 320, 80, 1624, "last", "0917818bf8129ba0"),
+    Shape("chunked_batched", 16, 320, 160, 1624, "last", "8374b979e81e8b0a"),
+    Shape("chunked_batched", 2, 640, 40, 1624, "last", "bf82fad28fbc994a"),
+    Shape("chunked_batched", 4, 640, 80, 1624, "last", "6357901788502f2b"),
+    Shape("chunked_batched", 8, 640, 160, 1624, "last", "b11fdd28ec7cbe96"),
+    Shape("chunked_batched", 2, 1280, 80, 1624, "last", "344e83d1dc7316da"),
+    Shape("chunked_batched", 4, 1280, 160, 1624, "last", "d76686a7dfc68047"),
+    Shape("chunked_batched", 2, 2048, 128, 1624, "last", "87bd6bafd88414c4"),
+    Shape("chunked_batched", 4, 2048, 256, 1624, "last", "f3ade8a96e969fe2"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -230,31 +224,67 @@ def attention_chunks(query_tokens, key_tokens):
 MATMULS = {
     ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 18, 1, 18),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 3, 2, 18, 2, 18),
+    ("query_key_value", 24): multicast_2d(11, 8, 8, 1, 3, 3, 18, 3, 18),
     ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 56): multicast_2d(11, 10, 8, 1, 3, 6, 18, 6, 18),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 3, 7, 18, 7, 18),
+    ("query_key_value", 80): multicast_2d(11, 10, 5, 1, 3, 8, 18, 8, 18),
+    ("query_key_value", 120): multicast_2d(11, 10, 8, 1, 3, 6, 18, 12, 18),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 3, 13, 9, 13, 18),
-    ("query_key_value", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 18),
+    ("query_key_value", 160): multicast_2d(11, 10, 8, 1, 3, 16, 6, 16, 18),
+    ("query_key_value", 176): multicast_2d(11, 10, 8, 1, 3, 6, 18, 18, 18),
+    ("query_key_value", 256): multicast_2d(11, 10, 5, 2, 2, 26, 2, 26, 18),
     ("attention_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("attention_output", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
+    ("attention_output", 10): multicast_2d(11, 10, 8, 1, 3, 1, 15, 1, 15),
     ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 24): multicast_2d(11, 8, 8, 1, 4, 3, 16, 3, 16),
     ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("attention_output", 40): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
+    ("attention_output", 56): multicast_2d(11, 10, 8, 1, 4, 6, 16, 6, 16),
     ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 8, 7, 16),
+    ("attention_output", 80): multicast_2d(11, 10, 8, 1, 4, 8, 8, 8, 16),
+    ("attention_output", 120): multicast_2d(11, 10, 8, 1, 4, 6, 16, 12, 16),
     ("attention_output", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 16),
-    ("attention_output", 256): multicast_2d(11, 10, 8, 1, 4, 2, 16, 26, 16),
+    ("attention_output", 160): multicast_2d(11, 10, 8, 1, 4, 8, 8, 16, 16),
+    ("attention_output", 176): multicast_2d(11, 10, 8, 1, 4, 9, 8, 18, 16),
+    ("attention_output", 256): multicast_2d(11, 10, 8, 1, 4, 13, 8, 26, 16),
     ("gate_up", 4): minimal(11, 10, 1, 8, 48, 1, 4),
     ("gate_up", 8): minimal(11, 10, 1, 4, 96, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 4, 96, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 8, 38, 2, 2),
+    ("gate_up", 20): minimal(11, 10, 2, 8, 38, 2, 2),
+    ("gate_up", 24): minimal(11, 10, 3, 8, 32, 1, 4),
     ("gate_up", 32): minimal(11, 10, 4, 5, 38, 2, 2),
+    ("gate_up", 40): minimal(11, 10, 4, 5, 38, 2, 2),
+    ("gate_up", 56): minimal(11, 10, 2, 8, 38, 2, 2),
     ("gate_up", 64): minimal(11, 10, 7, 8, 16, 1, 4),
+    ("gate_up", 80): minimal(11, 10, 4, 5, 38, 2, 2),
+    ("gate_up", 120): minimal(11, 10, 12, 8, 10, 2, 2),
     ("gate_up", 128): minimal(11, 10, 13, 8, 8, 1, 4),
+    ("gate_up", 160): minimal(11, 10, 16, 5, 10, 2, 2),
+    ("gate_up", 176): minimal(11, 10, 9, 8, 16, 1, 4),
     ("gate_up", 256): minimal(11, 10, 13, 8, 8, 1, 4),
     ("down", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("down", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
+    ("down", 10): multicast_2d(11, 10, 8, 1, 3, 1, 15, 1, 15),
     ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 24): multicast_2d(11, 8, 8, 1, 4, 3, 16, 3, 16),
     ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("down", 40): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
+    ("down", 56): multicast_2d(11, 10, 8, 1, 4, 6, 16, 6, 16),
     ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
+    ("down", 80): multicast_2d(11, 10, 8, 1, 4, 8, 16, 8, 16),
+    ("down", 120): multicast_2d(11, 10, 8, 1, 4, 6, 16, 12, 16),
     ("down", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 16),
+    ("down", 160): multicast_2d(11, 10, 8, 1, 4, 8, 16, 16, 16),
+    ("down", 176): multicast_2d(11, 10, 8, 1, 4, 9, 16, 18, 16),
     ("down", 256): multicast_2d(11, 10, 8, 1, 4, 13, 8, 26, 16),
     ("head", 1): multicast_1d(11, 10, 8, 1, 3, 1, 39, 1, 39),
 }
@@ -262,51 +292,38 @@ MATMULS = {
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
     ("single", 1, 128): attention_chunks(64, 128),
-    ("single", 1, 256): attention_chunks(128, 256),
-    ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("batched", 4, 2048): attention_chunks(256, 256),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 20, 128): attention_chunks(128, 128),
+    ("ragged", 30, 128): attention_chunks(128, 128),
+    ("ragged", 22, 256): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
     ("chunked", 1, 128): attention_chunks(64, 128),
-    ("chunked", 1, 256): attention_chunks(128, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
     ("chunked_batched", 2, 128): attention_chunks(128, 128),
     ("chunked_batched", 4, 128): attention_chunks(64, 128),
     ("chunked_batched", 8, 128): attention_chunks(128, 128),
     ("chunked_batched", 16, 128): attention_chunks(128, 128),
     ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
@@ -315,11 +332,20 @@ ATTENTION = {
 PLACES = {
     4: Places(L1, L1, L1, L1),
     8: Places(DRAM, L1, L1, DRAM),
+    10: Places(DRAM, L1, L1, DRAM),
     16: Places(L1, L1, L1, DRAM),
+    20: Places(DRAM, L1, L1, DRAM),
+    24: Places(DRAM, L1, L1, DRAM),
     32: Places(DRAM, L1, L1, DRAM),
+    40: Places(DRAM, L1, L1, DRAM),
+    56: Places(DRAM, L1, L1, DRAM),
     64: Places(DRAM, L1, L1, DRAM),
-    128: Places(DRAM, DRAM, L1, DRAM),
-    256: Places(DRAM, DRAM, L1, DRAM),
+    80: Places(DRAM, L1, L1, DRAM),
+    120: Places(DRAM, L1, L1, DRAM),
+    128: Places(DRAM, L1, L1, DRAM),
+    160: Places(DRAM, L1, L1, DRAM),
+    176: Places(DRAM, L1, L1, DRAM),
+    256: Places(DRAM, L1, DRAM, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -427,9 +453,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -443,7 +469,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -491,7 +517,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -502,7 +528,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -549,7 +575,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

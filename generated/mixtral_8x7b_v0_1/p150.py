@@ -2,25 +2,22 @@
 
 Rebuild:   codegen build mixtral-8x7b-v0.1 --target p150
 Manifest:  models/mixtral-8x7b-v0.1.toml
-Geometry:  3350cc1259f387e7
+Geometry:  538f5101cfde0dac
 
     32 layers of 4096 hidden and 14336 intermediate, 32 query and 8 key-value heads of 128, 32000 vocabulary
     32768 tokens of context, 2048 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128
-    batched          2 4 8 16        256
-    batched          2 4 8           512
-    batched          2 4             1024
-    batched          2               2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128
-    chunked_batched  2 4 8 16        256
-    chunked_batched  2 4 8           512
-    chunked_batched  2 4             1024
-    chunked_batched  2               2048
+    single           1               64 256 640 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 together
+    ragged           up to 28        1792 together
+    ragged           up to 22        2816 together
+    ragged           up to 32        4096 together
+    chunked          1               64 256 640 1280 2048
 """
 
 from runtime.backend import ttnn
@@ -138,51 +135,31 @@ EXPERT_GRID = ttnn.CoreCoord(11, 10)  # no more columns than tiles of EXPERT_WID
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+WAVES = (1,)  # target.p150.waves
+LENGTHS = (64, 256, 640, 1280, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 1792, 2816, 4096)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "9c8e0b3298833d7a"),
-    Shape("single", 1, 256, 8, 0, "last", "c8a23d033218622e"),
-    Shape("single", 1, 512, 16, 0, "last", "74d5af0df0651c29"),
-    Shape("single", 1, 1024, 32, 0, "last", "95cb0a1f867a55ae"),
-    Shape("single", 1, 2048, 64, 0, "last", "b1b74f4133b8e9e1"),
-    Shape("batched", 2, 128, 8, 0, "last", "c1189a9417379695"),
-    Shape("batched", 4, 128, 16, 0, "last", "e48977abb73008bd"),
-    Shape("batched", 8, 128, 32, 0, "last", "6ed1cd279b048f20"),
-    Shape("batched", 16, 128, 64, 0, "last", "6982b08df71fc360"),
-    Shape("batched", 32, 128, 128, 0, "last", "b11054d15508973b"),
-    Shape("batched", 2, 256, 16, 0, "last", "1b07c117bf446cbb"),
-    Shape("batched", 4, 256, 32, 0, "last", "4771fbae4e8f1682"),
-    Shape("batched", 8, 256, 64, 0, "last", "b38a322d567002a1"),
-    Shape("batched", 16, 256, 128, 0, "last", "4eb70fe6750b498d"),
-    Shape("batched", 2, 512, 32, 0, "last", "9d7114c3c1c08196"),
-    Shape("batched", 4, 512, 64, 0, "last", "f11d938749730b2f"),
-    Shape("batched", 8, 512, 128, 0, "last", "7b48b48dbb2566e2"),
-    Shape("batched", 2, 1024, 64, 0, "last", "25c79dee202914d3"),
-    Shape("batched", 4, 1024, 128, 0, "last", "6614b2c1e1e01f72"),
-    Shape("batched", 2, 2048, 128, 0, "last", "78869c4e6f6faf6f"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "ea944f9e48a938eb"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "fc52bad7604d3bbd"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "b595b1cb1da8c9e0"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "f1954ee9fc2f55f2"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "b438c40ede0ed624"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "9d9739bb11239049"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "1e8176238d72e31b"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "9ba3e04ad944a839"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "04e90d8fd42dee65"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "d02a0f0950c0efc5"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "ee937cc34dee3a7e"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "6711e6ff7236506f"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "f962c05b3f57e4fb"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "e353bdca70bd61af"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "4df05f9c0573ae5e"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "69e06e47ad9046de"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "374f6ff540276585"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "9c136325d028307c"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "1e96db319185f14c"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "dec3f7eb594afa84"),
+    Shape("single", 1, 64, 2, 0, "last", "838ddc7dd70d2e28", 67938),
+    Shape("single", 1, 256, 8, 0, "last", "9add9415920ccef7", 79125),
+    Shape("single", 1, 640, 20, 0, "last", "466411289f855567", 103433),
+    Shape("single", 1, 1280, 40, 0, "last", "b9ed7cd2ddf1d02d", 149853),
+    Shape("single", 1, 2048, 64, 0, "last", "3aabeff7f4a49af5", 235491),
+    Shape("ragged", 8, 32, 8, 0, "last", "444e2258c71eb5fe", 79125),
+    Shape("ragged", 16, 32, 16, 0, "last", "3adb47fb6f6da1f2", 96296),
+    Shape("ragged", 24, 32, 24, 0, "last", "1529b94db7a8b5b4", 113766),
+    Shape("ragged", 20, 64, 40, 0, "last", "2b8713fc59054d7a", 149853),
+    Shape("ragged", 28, 64, 56, 0, "last", "c6d116191d26ec0a", 205504),
+    Shape("ragged", 22, 128, 88, 0, "last", "b8f3b73989dc4da8", 314039),
+    Shape("ragged", 32, 128, 128, 0, "last", "41a9b74d8148ae59", 456697),
+    Shape("chunked", 1, 64, 2, 1048, "last", "b0033a6eb982cfa8"),
+    Shape("chunked", 1, 256, 8, 1048, "last", "fff2af4d2db480a8"),
+    Shape("chunked", 1, 640, 20, 1048, "last", "54bc04003491531d"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "7ecdb04005d5e4aa"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "170d4645fc3e0d91"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -234,96 +211,101 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
+    ("query_key_value", 2): multicast_1d(11, 10, 8, 1, 2, 2, 2, 2, 2),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 3, 2, 18, 2, 18),
+    ("query_key_value", 24): multicast_2d(11, 8, 8, 1, 3, 3, 18, 3, 18),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 56): multicast_2d(11, 10, 8, 1, 3, 6, 18, 6, 18),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 3, 7, 9, 7, 18),
+    ("query_key_value", 88): multicast_2d(11, 10, 8, 1, 3, 9, 9, 9, 18),
     ("query_key_value", 128): multicast_2d(11, 10, 4, 1, 3, 13, 9, 13, 18),
-    ("attention_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
+    ("attention_output", 2): multicast_1d(11, 10, 8, 1, 2, 2, 2, 2, 2),
     ("attention_output", 8): multicast_2d(11, 8, 8, 1, 3, 1, 12, 1, 12),
     ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
-    ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("attention_output", 20): multicast_2d(11, 10, 8, 1, 4, 2, 12, 2, 12),
+    ("attention_output", 24): multicast_2d(11, 8, 8, 1, 4, 3, 12, 3, 12),
+    ("attention_output", 40): multicast_2d(11, 10, 8, 1, 4, 4, 12, 4, 12),
+    ("attention_output", 56): multicast_2d(11, 10, 8, 1, 4, 6, 12, 6, 12),
     ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
+    ("attention_output", 88): multicast_2d(11, 10, 8, 1, 4, 9, 12, 9, 12),
     ("attention_output", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 12),
-    ("router", 4): multicast_2d(11, 4, 8, 1, 1, 1, 1, 1, 1),
+    ("router", 2): multicast_2d(11, 2, 8, 1, 1, 1, 1, 1, 1),
     ("router", 8): multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1),
     ("router", 16): multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1),
-    ("router", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1),
+    ("router", 20): multicast_2d(11, 10, 8, 2, 1, 2, 1, 2, 1),
+    ("router", 24): multicast_2d(11, 8, 8, 3, 1, 3, 1, 3, 1),
+    ("router", 40): multicast_2d(11, 10, 8, 4, 1, 4, 1, 4, 1),
+    ("router", 56): multicast_2d(11, 10, 8, 3, 1, 6, 1, 6, 1),
     ("router", 64): multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1),
+    ("router", 88): multicast_2d(11, 10, 8, 3, 1, 9, 1, 9, 1),
     ("router", 128): multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1),
-    ("counts", 4): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
+    ("counts", 2): multicast_2d(11, 1, 2, 1, 1, 1, 1, 1, 1),
     ("counts", 8): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
     ("counts", 16): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("counts", 32): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("counts", 20): multicast_2d(11, 1, 5, 1, 1, 1, 1, 1, 1),
+    ("counts", 24): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("counts", 40): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("counts", 56): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
     ("counts", 64): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("counts", 88): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
     ("counts", 128): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("starts", 4): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("starts", 2): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
     ("starts", 8): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
     ("starts", 16): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
-    ("starts", 32): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("starts", 20): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("starts", 24): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("starts", 40): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("starts", 56): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
     ("starts", 64): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("starts", 88): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
     ("starts", 128): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
-    ("ranks", 4): multicast_2d(11, 4, 4, 1, 1, 1, 1, 1, 1),
+    ("ranks", 2): multicast_2d(11, 2, 2, 1, 1, 1, 1, 1, 1),
     ("ranks", 8): multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1),
     ("ranks", 16): multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1),
-    ("ranks", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1),
+    ("ranks", 20): multicast_2d(11, 10, 5, 2, 1, 2, 1, 2, 1),
+    ("ranks", 24): multicast_2d(11, 8, 8, 3, 1, 3, 1, 3, 1),
+    ("ranks", 40): multicast_2d(11, 10, 8, 4, 1, 4, 1, 4, 1),
+    ("ranks", 56): multicast_2d(11, 10, 8, 3, 1, 6, 1, 6, 1),
     ("ranks", 64): multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1),
+    ("ranks", 88): multicast_2d(11, 10, 8, 3, 1, 9, 1, 9, 1),
     ("ranks", 128): multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1),
     ("head", 1): multicast_1d(11, 10, 8, 1, 2, 1, 10, 1, 10),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
+    ("single", 1, 64): attention_chunks(32, 64),
     ("single", 1, 256): attention_chunks(128, 256),
-    ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 22, 128): attention_chunks(128, 128),
+    ("ragged", 32, 128): attention_chunks(128, 128),
+    ("chunked", 1, 64): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(128, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, DRAM),
+    2: Places(L1, L1, L1, DRAM),
     8: Places(L1, L1, L1, DRAM),
     16: Places(L1, L1, L1, DRAM),
-    32: Places(L1, L1, L1, DRAM),
+    20: Places(L1, L1, L1, DRAM),
+    24: Places(L1, L1, L1, DRAM),
+    40: Places(L1, L1, L1, DRAM),
+    56: Places(L1, L1, L1, DRAM),
     64: Places(L1, L1, L1, DRAM),
+    88: Places(L1, L1, L1, DRAM),
     128: Places(L1, L1, L1, DRAM),
 }
 
@@ -467,9 +449,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -483,9 +465,8 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
-    "chunked_batched": chunked_inputs,
 }
 SAMPLING_INPUTS = (
     Input("top_k", (ROW_SLOTS,), ttnn.uint32, "changed"),
@@ -531,7 +512,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -542,7 +523,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -563,35 +544,10 @@ def attend_chunked(query, key, value, key_cache, value_cache, inputs, shape):
     return ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
 
 
-def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, shape):
-    """Chunks of several rows that start at one position: queries become a batch, since each row has its own cache."""
-    rows = ttnn.transpose(
-        ttnn.reshape(query, (QUERY_HEADS, shape.rows, shape.tokens, HEAD_DIM)),
-        0,
-        1,
-        memory_config=PLACES[shape.token_tiles].heads,
-    )
-    attended = ttnn.transformer.chunked_scaled_dot_product_attention(
-        rows,
-        key_cache,
-        value_cache,
-        inputs.read_table,
-        chunk_start_idx_tensor=inputs.start,
-        scale=ATTENTION_SCALE,
-        memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["chunked_batched", shape.rows, shape.tokens],
-        compute_kernel_config=ATTENTION_COMPUTE,
-    )
-    ttnn.deallocate(rows)
-    joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
-    return ttnn.reshape(joined, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
-
-
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
-    "chunked_batched": attend_chunked_batched,
 }
 
 

@@ -2,25 +2,26 @@
 
 Rebuild:   codegen build phi-3.5-mini --target n150
 Manifest:  models/phi-3.5-mini.toml
-Geometry:  2e6f5ff8ab42091a
+Geometry:  4e551818f76a0929
 
     32 layers of 3072 hidden and 8192 intermediate, 32 query and 32 key-value heads of 96, 32064 vocabulary
     32768 tokens of context, 1024 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128
-    batched          2 4 8 16        256
-    batched          2 4 8           512
-    batched          2 4             1024
-    batched          2               2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128
+    single           1               96 256 512 768 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 together
+    ragged           up to 32        2048 4096 together
+    ragged           up to 22        2816 together
+    chunked          1               96 256 512 768 1280 2048
+    chunked_batched  2 4 8 16 32     96
     chunked_batched  2 4 8 16        256
     chunked_batched  2 4 8           512
-    chunked_batched  2 4             1024
-    chunked_batched  2               2048
+    chunked_batched  2 4             768
+    chunked_batched  2               1280 2048
 """
 
 from runtime.backend import ttnn
@@ -146,50 +147,48 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
+LENGTHS = (96, 256, 512, 768, 1280, 2048)  # target.n150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 2048, 2816, 4096)  # target.n150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "87f74d3d2bac7f5d"),
-    Shape("single", 1, 256, 8, 0, "last", "947059b68efda9ba"),
-    Shape("single", 1, 512, 16, 0, "last", "b24de26c542693d0"),
-    Shape("single", 1, 1024, 32, 0, "last", "c1350af738cd4198"),
-    Shape("single", 1, 2048, 64, 0, "last", "5409f4828755ebbc"),
-    Shape("batched", 2, 128, 8, 0, "last", "457e5d6515ac0015"),
-    Shape("batched", 4, 128, 16, 0, "last", "96a07ddf33b1f1dd"),
-    Shape("batched", 8, 128, 32, 0, "last", "498d2888307bd5f3"),
-    Shape("batched", 16, 128, 64, 0, "last", "a8b08bfa85074307"),
-    Shape("batched", 32, 128, 128, 0, "last", "8baca1f36ee9b76f"),
-    Shape("batched", 2, 256, 16, 0, "last", "b7fe1038e1cb6e7d"),
-    Shape("batched", 4, 256, 32, 0, "last", "07d8510c88375fe9"),
-    Shape("batched", 8, 256, 64, 0, "last", "246718c254fe55f3"),
-    Shape("batched", 16, 256, 128, 0, "last", "b473f06857a6a045"),
-    Shape("batched", 2, 512, 32, 0, "last", "9538ab840c5a91bb"),
-    Shape("batched", 4, 512, 64, 0, "last", "d527bdaba8eecdb9"),
-    Shape("batched", 8, 512, 128, 0, "last", "ef2f6cd2272fa3cc"),
-    Shape("batched", 2, 1024, 64, 0, "last", "62b1756fd687dd35"),
-    Shape("batched", 4, 1024, 128, 0, "last", "639e029b2c4dfd0a"),
-    Shape("batched", 2, 2048, 128, 0, "last", "c2acf666acf281d6"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "443fd64ba5174d7d"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "538d2f8619924e49"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "dbaaec7bde1ecc04"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "b29112f980498bb3"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "1c41558d7d7a1d8b"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "21ae251c3606be54"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "cedd9a0bb7e6a5bc"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "11861f07764fd90b"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "0d1bc7d2ec5f8323"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "5bbf13203059d9df"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "4f07cea376d091e3"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "c1957393b128276e"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "66116fee32e9c2cc"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "2faff20fd9bcacac"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "abdcaaf1b35430b1"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "20ce3a2f760ab74c"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "a8a43e82372fb003"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "4f5c12ed6500d3bc"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "6eabad8e898ce650"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "0fda5f3b4468a92c"),
+    Shape("single", 1, 96, 3, 0, "last", "5d1766877123c2d1", 18833),
+    Shape("single", 1, 256, 8, 0, "last", "bed0f2217265083e", 23201),
+    Shape("single", 1, 512, 16, 0, "last", "4f14d771b641d045", 37193),
+    Shape("single", 1, 768, 24, 0, "last", "7a995ec6a98f856b", 53576),
+    Shape("single", 1, 1280, 40, 0, "last", "a2169148bff9f796", 86900),
+    Shape("single", 1, 2048, 64, 0, "last", "0b7a8d456dc75c20", 137591),
+    Shape("ragged", 8, 32, 8, 0, "last", "3872faebeaea09d7", 23201),
+    Shape("ragged", 16, 32, 16, 0, "last", "59acbf8e608bfcc6", 37193),
+    Shape("ragged", 24, 32, 24, 0, "last", "94e83d670925c015", 53576),
+    Shape("ragged", 20, 64, 40, 0, "last", "6f76df899a2bad36", 86900),
+    Shape("ragged", 32, 64, 64, 0, "last", "ecdeba76bb303fbc", 137591),
+    Shape("ragged", 22, 128, 88, 0, "last", "cb6f92ee2fe29e7a", 210318),
+    Shape("ragged", 32, 128, 128, 0, "last", "2703ca5e866a8901", 307725),
+    Shape("chunked", 1, 96, 3, 1048, "last", "a3d010c3df811061"),
+    Shape("chunked", 1, 256, 8, 1048, "last", "32fa765c41d9fa6e"),
+    Shape("chunked", 1, 512, 16, 1048, "last", "7dbbdb5a9bd6c20e"),
+    Shape("chunked", 1, 768, 24, 1048, "last", "ff83133244d6f363"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "2c4821ff9192a79a"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "d9dc1c7203d6b543"),
+    Shape("chunked_batched", 2, 96, 6, 1048, "last", "a0e722e1406c80ab"),
+    Shape("chunked_batched", 4, 96, 12, 1048, "last", "104dc70c20142500"),
+    Shape("chunked_batched", 8, 96, 24, 1048, "last", "3e88bf4ab200dd33"),
+    Shape("chunked_batched", 16, 96, 48, 1048, "last", "20879f4198b2cb99"),
+    Shape("chunked_batched", 32, 96, 96, 1048, "last", "daf13c41db9fac41"),
+    Shape("chunked_batched", 2, 256, 16, 1048, "last", "c23f54ef67c936ba"),
+    Shape("chunked_batched", 4, 256, 32, 1048, "last", "3b5f7a840b9fa39b"),
+    Shape("chunked_batched", 8, 256, 64, 1048, "last", "e689d64afc092808"),
+    Shape("chunked_batched", 16, 256, 128, 1048, "last", "8dd309457b7af44f"),
+    Shape("chunked_batched", 2, 512, 32, 1048, "last", "5787d9c107a49aec"),
+    Shape("chunked_batched", 4, 512, 64, 1048, "last", "e0ca0d3b6aa6069b"),
+    Shape("chunked_batched", 8, 512, 128, 1048, "last", "27fdb6838596417a"),
+    Shape("chunked_batched", 2, 768, 48, 1048, "last", "51aa21e9cc551c04"),
+    Shape("chunked_batched", 4, 768, 96, 1048, "last", "a6c6f60adc61fea1"),
+    Shape("chunked_batched", 2, 1280, 80, 1048, "last", "80673229b5821e2b"),
+    Shape("chunked_batched", 2, 2048, 128, 1048, "last", "6e9c909701a3a159"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -253,65 +252,91 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(8, 8, 8, 1, 3, 4, 6, 4, 6),
+    ("query_key_value", 3): multicast_1d(8, 8, 8, 1, 3, 3, 6, 3, 6),
+    ("query_key_value", 6): multicast_1d(8, 8, 8, 1, 3, 6, 6, 6, 6),
     ("query_key_value", 8): multicast_2d(8, 8, 8, 1, 3, 1, 36, 1, 36),
+    ("query_key_value", 12): multicast_2d(8, 6, 8, 1, 4, 2, 36, 2, 36),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 36, 2, 36),
+    ("query_key_value", 24): multicast_2d(8, 8, 4, 1, 4, 3, 36, 3, 36),
     ("query_key_value", 32): multicast_2d(8, 8, 6, 1, 4, 2, 36, 4, 36),
-    ("query_key_value", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 36),
+    ("query_key_value", 40): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 36),
+    ("query_key_value", 48): multicast_2d(8, 8, 6, 1, 4, 6, 12, 6, 36),
+    ("query_key_value", 64): multicast_2d(8, 8, 6, 1, 4, 4, 12, 8, 36),
+    ("query_key_value", 80): multicast_2d(8, 8, 6, 1, 4, 10, 12, 10, 36),
+    ("query_key_value", 88): multicast_2d(8, 8, 4, 1, 4, 11, 12, 11, 36),
+    ("query_key_value", 96): multicast_2d(8, 8, 8, 1, 4, 6, 12, 12, 36),
     ("query_key_value", 128): multicast_2d(8, 8, 6, 1, 4, 8, 12, 16, 36),
-    ("attention_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
+    ("attention_output", 3): multicast_1d(8, 8, 8, 1, 2, 3, 2, 3, 2),
+    ("attention_output", 6): multicast_1d(8, 8, 8, 2, 2, 6, 2, 6, 2),
     ("attention_output", 8): multicast_2d(8, 8, 8, 1, 3, 1, 12, 1, 12),
+    ("attention_output", 12): multicast_2d(8, 6, 8, 1, 4, 2, 12, 2, 12),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("attention_output", 24): multicast_2d(8, 8, 8, 1, 4, 3, 12, 3, 12),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 4, 4, 12, 4, 12),
-    ("attention_output", 64): multicast_2d(8, 8, 6, 1, 4, 8, 12, 8, 12),
-    ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 12, 16, 12),
-    ("gate_up", 4): minimal(8, 8, 1, 6, 64, 1, 4),
+    ("attention_output", 40): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 12),
+    ("attention_output", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 12),
+    ("attention_output", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 12),
+    ("attention_output", 80): multicast_2d(8, 8, 8, 1, 4, 5, 12, 10, 12),
+    ("attention_output", 88): multicast_2d(8, 8, 4, 1, 4, 11, 12, 11, 12),
+    ("attention_output", 96): multicast_2d(8, 8, 6, 1, 4, 6, 12, 12, 12),
+    ("attention_output", 128): multicast_2d(8, 8, 6, 1, 4, 4, 12, 16, 12),
+    ("gate_up", 3): minimal(8, 8, 1, 6, 64, 1, 4),
+    ("gate_up", 6): minimal(8, 8, 1, 6, 64, 1, 4),
     ("gate_up", 8): minimal(8, 8, 1, 6, 64, 1, 4),
+    ("gate_up", 12): minimal(8, 8, 2, 8, 32, 1, 4),
     ("gate_up", 16): minimal(8, 8, 2, 8, 32, 1, 4),
+    ("gate_up", 24): minimal(8, 8, 3, 8, 32, 1, 4),
     ("gate_up", 32): minimal(8, 8, 4, 8, 16, 1, 4),
+    ("gate_up", 40): minimal(8, 8, 5, 8, 16, 1, 4),
+    ("gate_up", 48): minimal(8, 8, 6, 8, 16, 1, 4),
     ("gate_up", 64): minimal(8, 8, 8, 6, 16, 1, 4),
+    ("gate_up", 80): minimal(8, 8, 5, 8, 16, 1, 4),
+    ("gate_up", 88): minimal(8, 8, 11, 8, 8, 1, 4),
+    ("gate_up", 96): minimal(8, 8, 6, 8, 16, 1, 4),
     ("gate_up", 128): minimal(8, 8, 8, 8, 8, 1, 4),
-    ("down", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
+    ("down", 3): multicast_1d(8, 8, 8, 1, 2, 3, 2, 3, 2),
+    ("down", 6): multicast_1d(8, 8, 8, 2, 2, 6, 2, 6, 2),
     ("down", 8): multicast_2d(8, 8, 8, 1, 3, 1, 12, 1, 12),
+    ("down", 12): multicast_2d(8, 6, 8, 1, 4, 2, 12, 2, 12),
     ("down", 16): multicast_2d(8, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("down", 24): multicast_2d(8, 8, 8, 1, 4, 3, 12, 3, 12),
     ("down", 32): multicast_2d(8, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("down", 40): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 12),
+    ("down", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 12),
     ("down", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 12),
+    ("down", 80): multicast_2d(8, 8, 8, 1, 4, 10, 12, 10, 12),
+    ("down", 88): multicast_2d(8, 8, 8, 1, 4, 11, 12, 11, 12),
+    ("down", 96): multicast_2d(8, 8, 8, 1, 4, 6, 12, 12, 12),
     ("down", 128): multicast_2d(8, 8, 8, 1, 4, 8, 12, 16, 12),
     ("head", 1): multicast_1d(8, 8, 8, 1, 4, 1, 16, 1, 16),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
+    ("single", 1, 96): attention_chunks(32, 32),
     ("single", 1, 256): attention_chunks(128, 256),
     ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(256, 256),
+    ("single", 1, 768): attention_chunks(128, 256),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(256, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(256, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(128, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 32, 64): attention_chunks(128, 128),
+    ("ragged", 22, 128): attention_chunks(128, 128),
+    ("ragged", 32, 128): attention_chunks(128, 128),
+    ("chunked", 1, 96): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(128, 128),
     ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 768): attention_chunks(128, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(128, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
+    ("chunked_batched", 2, 96): attention_chunks(32, 128),
+    ("chunked_batched", 4, 96): attention_chunks(32, 128),
+    ("chunked_batched", 8, 96): attention_chunks(32, 128),
+    ("chunked_batched", 16, 96): attention_chunks(32, 128),
+    ("chunked_batched", 32, 96): attention_chunks(32, 128),
     ("chunked_batched", 2, 256): attention_chunks(128, 128),
     ("chunked_batched", 4, 256): attention_chunks(128, 128),
     ("chunked_batched", 8, 256): attention_chunks(128, 128),
@@ -319,19 +344,28 @@ ATTENTION = {
     ("chunked_batched", 2, 512): attention_chunks(128, 128),
     ("chunked_batched", 4, 512): attention_chunks(128, 128),
     ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 768): attention_chunks(128, 128),
+    ("chunked_batched", 4, 768): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
+    3: Places(L1, L1, L1, L1),
+    6: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    12: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, DRAM),
     32: Places(L1, L1, L1, L1),
-    64: Places(L1, DRAM, L1, DRAM),
-    128: Places(L1, DRAM, DRAM, DRAM),
+    40: Places(L1, L1, L1, L1),
+    48: Places(L1, L1, L1, DRAM),
+    64: Places(L1, L1, DRAM, DRAM),
+    80: Places(L1, DRAM, L1, DRAM),
+    88: Places(L1, DRAM, L1, DRAM),
+    96: Places(L1, DRAM, L1, DRAM),
+    128: Places(L1, DRAM, L1, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -429,9 +463,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -445,7 +479,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -499,7 +533,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -510,7 +544,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -557,7 +591,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

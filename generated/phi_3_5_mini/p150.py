@@ -2,23 +2,27 @@
 
 Rebuild:   codegen build phi-3.5-mini --target p150
 Manifest:  models/phi-3.5-mini.toml
-Geometry:  5c97356ee5051b76
+Geometry:  5710e4dc98553a96
 
     32 layers of 3072 hidden and 8192 intermediate, 32 query and 32 key-value heads of 96, 32064 vocabulary
     131072 tokens of context, 4096 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               64 320 640 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 2560 together
+    ragged           up to 28        1792 together
+    ragged           up to 30        3840 together
+    ragged           up to 22        5632 together
+    ragged           up to 32        8192 together
+    chunked          1               64 320 640 1280 2048
+    chunked_batched  2 4 8 16 32     64
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1280 2048
 """
 
 from runtime.backend import ttnn
@@ -144,58 +148,48 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+LENGTHS = (64, 320, 640, 1280, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 1792, 2560, 3840, 5632, 8192)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "52c9dab219404411"),
-    Shape("single", 1, 256, 8, 0, "last", "5ed56bf2f65be14a"),
-    Shape("single", 1, 512, 16, 0, "last", "c09506a34e97fc78"),
-    Shape("single", 1, 1024, 32, 0, "last", "9ec53c06838aacb0"),
-    Shape("single", 1, 2048, 64, 0, "last", "d948a0bbfc6ea9af"),
-    Shape("batched", 2, 128, 8, 0, "last", "21398ce2660a8ad8"),
-    Shape("batched", 4, 128, 16, 0, "last", "456180a2a9f93ddc"),
-    Shape("batched", 8, 128, 32, 0, "last", "b440f3fd8ab51688"),
-    Shape("batched", 16, 128, 64, 0, "last", "5cdf41303318e303"),
-    Shape("batched", 32, 128, 128, 0, "last", "197243bc08da43f3"),
-    Shape("batched", 2, 256, 16, 0, "last", "6e1ae711ab5f97a1"),
-    Shape("batched", 4, 256, 32, 0, "last", "0467a7b91c0879ce"),
-    Shape("batched", 8, 256, 64, 0, "last", "cb027b54812591aa"),
-    Shape("batched", 16, 256, 128, 0, "last", "1d64aa490f58fbaf"),
-    Shape("batched", 32, 256, 256, 0, "last", "cd29fff7cc812109"),
-    Shape("batched", 2, 512, 32, 0, "last", "ef537745741ea473"),
-    Shape("batched", 4, 512, 64, 0, "last", "ffd2a124e6d4025e"),
-    Shape("batched", 8, 512, 128, 0, "last", "ce393a56a84f1d35"),
-    Shape("batched", 16, 512, 256, 0, "last", "e4351881ca7ab6f8"),
-    Shape("batched", 2, 1024, 64, 0, "last", "69fefad82e71e63c"),
-    Shape("batched", 4, 1024, 128, 0, "last", "dff89194efc0be4e"),
-    Shape("batched", 8, 1024, 256, 0, "last", "0f1669abfa0e49a2"),
-    Shape("batched", 2, 2048, 128, 0, "last", "d62f1d19f8a701b0"),
-    Shape("batched", 4, 2048, 256, 0, "last", "2bd2288a0b60b78c"),
-    Shape("chunked", 1, 128, 4, 4128, "last", "a004fe0a716aada6"),
-    Shape("chunked", 1, 256, 8, 4128, "last", "62e0b3a6756d9047"),
-    Shape("chunked", 1, 512, 16, 4128, "last", "2cbc980dae9e545b"),
-    Shape("chunked", 1, 1024, 32, 4128, "last", "8cca0f78f9ae5691"),
-    Shape("chunked", 1, 2048, 64, 4128, "last", "edabd1c3e2428f7c"),
-    Shape("chunked_batched", 2, 128, 8, 4128, "last", "1fa5212dd00dfe35"),
-    Shape("chunked_batched", 4, 128, 16, 4128, "last", "8f3a6195c71778ce"),
-    Shape("chunked_batched", 8, 128, 32, 4128, "last", "3111473484ab1087"),
-    Shape("chunked_batched", 16, 128, 64, 4128, "last", "57d7e7012921eabc"),
-    Shape("chunked_batched", 32, 128, 128, 4128, "last", "ba742f677f6ec6de"),
-    Shape("chunked_batched", 2, 256, 16, 4128, "last", "8b54442b2654180e"),
-    Shape("chunked_batched", 4, 256, 32, 4128, "last", "db55c2836b9e533d"),
-    Shape("chunked_batched", 8, 256, 64, 4128, "last", "5f6e9844e7aea9cd"),
-    Shape("chunked_batched", 16, 256, 128, 4128, "last", "cd82e9f25c9c3f61"),
-    Shape("chunked_batched", 32, 256, 256, 4128, "last", "5daed103ed3b48de"),
-    Shape("chunked_batched", 2, 512, 32, 4128, "last", "1bc08491116476c8"),
-    Shape("chunked_batched", 4, 512, 64, 4128, "last", "5262552733f8d0c4"),
-    Shape("chunked_batched", 8, 512, 128, 4128, "last", "914e968cd97dee43"),
-    Shape("chunked_batched", 16, 512, 256, 4128, "last", "c63564fe69c4a183"),
-    Shape("chunked_batched", 2, 1024, 64, 4128, "last", "316934fd61eda813"),
-    Shape("chunked_batched", 4, 1024, 128, 4128, "last", "01d9315b1a926130"),
-    Shape("chunked_batched", 8, 1024, 256, 4128, "last", "53a2e0521a8a503c"),
-    Shape("chunked_batched", 2, 2048, 128, 4128, "last", "ef0977624a371369"),
-    Shape("chunked_batched", 4, 2048, 256, 4128, "last", "73e08e6ad5d1e296"),
+    Shape("single", 1, 64, 2, 0, "last", "51922c6bb3013e7a", 10608),
+    Shape("single", 1, 320, 10, 0, "last", "4d8a346a93b2b149", 13752),
+    Shape("single", 1, 640, 20, 0, "last", "6452093551333263", 22245),
+    Shape("single", 1, 1280, 40, 0, "last", "4d88c51f2d5c4107", 41372),
+    Shape("single", 1, 2048, 64, 0, "last", "fc5422cdb6bc975d", 70967),
+    Shape("ragged", 8, 32, 8, 0, "last", "109c87635723df75", 13265),
+    Shape("ragged", 16, 32, 16, 0, "last", "c71cd469663ea4e1", 21759),
+    Shape("ragged", 24, 32, 24, 0, "last", "1c601e9aa42d90f2", 31126),
+    Shape("ragged", 20, 64, 40, 0, "last", "a855a8211db4e879", 41372),
+    Shape("ragged", 28, 64, 56, 0, "last", "8d2f1720b2cd966b", 60390),
+    Shape("ragged", 20, 128, 80, 0, "last", "7de8d96a5e37c967", 81331),
+    Shape("ragged", 30, 128, 120, 0, "last", "7de88e747b9ecebd", 121479),
+    Shape("ragged", 22, 256, 176, 0, "last", "e7b56a9c8722eaa8", 206421),
+    Shape("ragged", 32, 256, 256, 0, "last", "5fb6999baa543aad", 304200),
+    Shape("chunked", 1, 64, 2, 4120, "last", "844f3f658ce4f6f4"),
+    Shape("chunked", 1, 320, 10, 4120, "last", "d14ab1f1c71a47cd"),
+    Shape("chunked", 1, 640, 20, 4120, "last", "b05bc4f867e9636c"),
+    Shape("chunked", 1, 1280, 40, 4120, "last", "5869327588c073e0"),
+    Shape("chunked", 1, 2048, 64, 4120, "last", "f23988a36c57dbd2"),
+    Shape("chunked_batched", 2, 64, 4, 4120, "last", "988cd33246e20b09"),
+    Shape("chunked_batched", 4, 64, 8, 4120, "last", "0dc8a195da07d9ce"),
+    Shape("chunked_batched", 8, 64, 16, 4120, "last", "f87302ef8d689d8d"),
+    Shape("chunked_batched", 16, 64, 32, 4120, "last", "67e20f22eab40c89"),
+    Shape("chunked_batched", 32, 64, 64, 4120, "last", "057b5478420a750d"),
+    Shape("chunked_batched", 2, 320, 20, 4120, "last", "e28b1fc4fee761a1"),
+    Shape("chunked_batched", 4, 320, 40, 4120, "last", "97619afc87267fbe"),
+    Shape("chunked_batched", 8, 320, 80, 4120, "last", "b76133b592ad4372"),
+    Shape("chunked_batched", 16, 320, 160, 4120, "last", "b0ae58d29edc2832"),
+    Shape("chunked_batched", 2, 640, 40, 4120, "last", "cd81838bfae48442"),
+    Shape("chunked_batched", 4, 640, 80, 4120, "last", "3ae35b35414ba7dc"),
+    Shape("chunked_batched", 8, 640, 160, 4120, "last", "9c5475994d2184bd"),
+    Shape("chunked_batched", 2, 1280, 80, 4120, "last", "dafd2ec88fdfa50b"),
+    Shape("chunked_batched", 4, 1280, 160, 4120, "last", "627cf9e173600277"),
+    Shape("chunked_batched", 2, 2048, 128, 4120, "last", "48011531cfe40835"),
+    Shape("chunked_batched", 4, 2048, 256, 4120, "last", "f16183b86accbefa"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -259,97 +253,134 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
+    ("query_key_value", 2): multicast_1d(11, 10, 8, 1, 3, 2, 3, 2, 3),
     ("query_key_value", 4): multicast_1d(11, 10, 8, 1, 3, 4, 3, 4, 3),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 1, 3, 8, 3, 8, 3),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 27, 1, 27),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 28, 2, 28),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 4, 2, 28, 2, 28),
+    ("query_key_value", 24): multicast_2d(11, 8, 8, 1, 4, 3, 28, 3, 28),
     ("query_key_value", 32): multicast_2d(11, 8, 6, 1, 4, 4, 28, 4, 28),
+    ("query_key_value", 40): multicast_2d(11, 10, 6, 1, 4, 4, 28, 4, 28),
+    ("query_key_value", 56): multicast_2d(11, 10, 6, 1, 4, 3, 28, 6, 28),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 3, 7, 9, 7, 27),
-    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 28),
+    ("query_key_value", 80): multicast_2d(11, 10, 6, 1, 4, 2, 28, 8, 28),
+    ("query_key_value", 120): multicast_2d(11, 10, 8, 1, 4, 6, 4, 12, 28),
+    ("query_key_value", 128): multicast_2d(11, 10, 3, 1, 4, 13, 4, 13, 28),
+    ("query_key_value", 160): multicast_2d(11, 10, 6, 1, 4, 4, 28, 16, 28),
+    ("query_key_value", 176): multicast_2d(11, 10, 8, 1, 4, 3, 28, 18, 28),
     ("query_key_value", 256): multicast_2d(11, 10, 8, 1, 4, 2, 28, 26, 28),
+    ("attention_output", 2): multicast_1d(11, 10, 8, 1, 1, 2, 1, 2, 1),
     ("attention_output", 4): multicast_1d(11, 10, 8, 1, 1, 4, 1, 4, 1),
     ("attention_output", 8): multicast_2d(11, 8, 8, 1, 3, 1, 9, 1, 9),
+    ("attention_output", 10): multicast_2d(11, 10, 8, 1, 3, 1, 9, 1, 9),
     ("attention_output", 16): multicast_2d(11, 8, 8, 1, 3, 2, 9, 2, 9),
+    ("attention_output", 20): multicast_2d(11, 10, 8, 1, 3, 2, 9, 2, 9),
+    ("attention_output", 24): multicast_2d(11, 8, 8, 1, 3, 3, 9, 3, 9),
     ("attention_output", 32): multicast_2d(11, 8, 8, 1, 3, 4, 9, 4, 9),
+    ("attention_output", 40): multicast_2d(11, 10, 8, 1, 3, 4, 9, 4, 9),
+    ("attention_output", 56): multicast_2d(11, 10, 8, 1, 3, 6, 9, 6, 9),
     ("attention_output", 64): multicast_2d(11, 10, 8, 1, 3, 7, 9, 7, 9),
-    ("attention_output", 128): multicast_2d(11, 10, 3, 1, 3, 13, 9, 13, 9),
+    ("attention_output", 80): multicast_2d(11, 10, 8, 1, 3, 8, 9, 8, 9),
+    ("attention_output", 120): multicast_2d(11, 10, 8, 1, 3, 12, 9, 12, 9),
+    ("attention_output", 128): multicast_2d(11, 10, 6, 1, 3, 13, 3, 13, 9),
+    ("attention_output", 160): multicast_2d(11, 10, 8, 1, 3, 8, 9, 16, 9),
+    ("attention_output", 176): multicast_2d(11, 10, 8, 1, 3, 9, 9, 18, 9),
     ("attention_output", 256): multicast_2d(11, 10, 4, 1, 3, 13, 3, 26, 9),
+    ("gate_up", 2): minimal(11, 10, 1, 8, 48, 1, 4),
     ("gate_up", 4): minimal(11, 10, 1, 8, 48, 1, 4),
     ("gate_up", 8): minimal(11, 10, 1, 8, 48, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 8, 48, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 6, 48, 1, 4),
+    ("gate_up", 20): minimal(11, 10, 2, 6, 48, 1, 4),
+    ("gate_up", 24): minimal(11, 10, 3, 8, 24, 1, 4),
     ("gate_up", 32): minimal(11, 10, 4, 8, 24, 1, 4),
+    ("gate_up", 40): minimal(11, 10, 4, 8, 24, 1, 4),
+    ("gate_up", 56): minimal(11, 10, 6, 8, 16, 1, 4),
     ("gate_up", 64): minimal(11, 10, 7, 8, 12, 1, 4),
+    ("gate_up", 80): minimal(11, 10, 8, 8, 8, 1, 4),
+    ("gate_up", 120): minimal(11, 10, 6, 8, 16, 1, 4),
     ("gate_up", 128): minimal(11, 10, 13, 8, 8, 1, 4),
+    ("gate_up", 160): minimal(11, 10, 8, 8, 12, 1, 4),
+    ("gate_up", 176): minimal(11, 10, 6, 8, 16, 1, 4),
     ("gate_up", 256): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("down", 2): multicast_1d(11, 10, 8, 1, 1, 2, 1, 2, 1),
     ("down", 4): multicast_1d(11, 10, 8, 1, 1, 4, 1, 4, 1),
     ("down", 8): multicast_2d(11, 8, 8, 1, 3, 1, 9, 1, 9),
+    ("down", 10): multicast_2d(11, 10, 8, 1, 3, 1, 9, 1, 9),
     ("down", 16): multicast_2d(11, 8, 8, 1, 3, 2, 9, 2, 9),
+    ("down", 20): multicast_2d(11, 10, 8, 1, 3, 2, 9, 2, 9),
+    ("down", 24): multicast_2d(11, 8, 8, 1, 3, 3, 9, 3, 9),
     ("down", 32): multicast_2d(11, 8, 8, 1, 3, 4, 9, 4, 9),
+    ("down", 40): multicast_2d(11, 10, 8, 1, 3, 4, 9, 4, 9),
+    ("down", 56): multicast_2d(11, 10, 8, 1, 3, 6, 9, 6, 9),
     ("down", 64): multicast_2d(11, 10, 8, 1, 3, 7, 9, 7, 9),
+    ("down", 80): multicast_2d(11, 10, 8, 1, 3, 8, 9, 8, 9),
+    ("down", 120): multicast_2d(11, 10, 8, 1, 3, 12, 9, 12, 9),
     ("down", 128): multicast_2d(11, 10, 8, 1, 3, 13, 9, 13, 9),
+    ("down", 160): multicast_2d(11, 10, 8, 1, 3, 8, 9, 16, 9),
+    ("down", 176): multicast_2d(11, 10, 8, 1, 3, 9, 9, 18, 9),
     ("down", 256): multicast_2d(11, 10, 8, 1, 3, 13, 9, 26, 9),
     ("head", 1): multicast_1d(11, 10, 8, 1, 2, 1, 10, 1, 10),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
-    ("single", 1, 256): attention_chunks(128, 256),
-    ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 64): attention_chunks(32, 64),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("batched", 4, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
-    ("chunked", 1, 256): attention_chunks(128, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 20, 128): attention_chunks(128, 128),
+    ("ragged", 30, 128): attention_chunks(128, 128),
+    ("ragged", 22, 256): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
+    ("chunked", 1, 64): attention_chunks(32, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 64): attention_chunks(64, 128),
+    ("chunked_batched", 4, 64): attention_chunks(64, 128),
+    ("chunked_batched", 8, 64): attention_chunks(64, 128),
+    ("chunked_batched", 16, 64): attention_chunks(64, 128),
+    ("chunked_batched", 32, 64): attention_chunks(64, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
+    2: Places(L1, L1, L1, L1),
     4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, L1),
     32: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, L1),
+    56: Places(L1, L1, L1, L1),
     64: Places(L1, L1, L1, L1),
-    128: Places(L1, DRAM, L1, DRAM),
+    80: Places(L1, L1, L1, L1),
+    120: Places(L1, L1, DRAM, DRAM),
+    128: Places(L1, L1, L1, DRAM),
+    160: Places(L1, DRAM, L1, DRAM),
+    176: Places(L1, DRAM, L1, DRAM),
     256: Places(L1, DRAM, L1, DRAM),
 }
 
@@ -448,9 +479,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -464,7 +495,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -518,7 +549,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -529,7 +560,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -576,7 +607,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

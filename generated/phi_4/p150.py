@@ -2,23 +2,27 @@
 
 Rebuild:   codegen build phi-4 --target p150
 Manifest:  models/phi-4.toml
-Geometry:  c9d1b9628482a277
+Geometry:  56e52097a9996a40
 
     40 layers of 5120 hidden and 17920 intermediate, 40 query and 10 key-value heads of 128, 100352 vocabulary
     16384 tokens of context, 2048 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               128 320 640 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 2560 together
+    ragged           up to 28        1792 together
+    ragged           up to 30        3840 together
+    ragged           up to 22        5632 together
+    ragged           up to 32        8192 together
+    chunked          1               128 320 640 1280 2048
+    chunked_batched  2 4 8 16 32     128
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1280 2048
 """
 
 from runtime.backend import ttnn
@@ -113,58 +117,48 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+LENGTHS = (128, 320, 640, 1280, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 1792, 2560, 3840, 5632, 8192)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "571fedb8a7a6bbda"),
-    Shape("single", 1, 256, 8, 0, "last", "18e71b5c4ef0246a"),
-    Shape("single", 1, 512, 16, 0, "last", "1188b2d7577d2155"),
-    Shape("single", 1, 1024, 32, 0, "last", "303b0d20f6345cd5"),
-    Shape("single", 1, 2048, 64, 0, "last", "225b7ee457d7780f"),
-    Shape("batched", 2, 128, 8, 0, "last", "52fbacb7eb3033b8"),
-    Shape("batched", 4, 128, 16, 0, "last", "7eb3a226de656283"),
-    Shape("batched", 8, 128, 32, 0, "last", "5fb5d372cd3a02ca"),
-    Shape("batched", 16, 128, 64, 0, "last", "9309cfef2c0433ab"),
-    Shape("batched", 32, 128, 128, 0, "last", "b1855d376c79d86e"),
-    Shape("batched", 2, 256, 16, 0, "last", "b720bf11399ae602"),
-    Shape("batched", 4, 256, 32, 0, "last", "155b741a9d9de6a0"),
-    Shape("batched", 8, 256, 64, 0, "last", "5962ebfa969dd0ff"),
-    Shape("batched", 16, 256, 128, 0, "last", "564739395cb5a631"),
-    Shape("batched", 32, 256, 256, 0, "last", "12849b98810121e8"),
-    Shape("batched", 2, 512, 32, 0, "last", "ec76495fdd9d2ff1"),
-    Shape("batched", 4, 512, 64, 0, "last", "17cd894135c03071"),
-    Shape("batched", 8, 512, 128, 0, "last", "b801cad80ddaefa6"),
-    Shape("batched", 16, 512, 256, 0, "last", "86ae3f833247e081"),
-    Shape("batched", 2, 1024, 64, 0, "last", "be71edad4099013a"),
-    Shape("batched", 4, 1024, 128, 0, "last", "c5e400e38d66fb39"),
-    Shape("batched", 8, 1024, 256, 0, "last", "6f8f90fd69763aaa"),
-    Shape("batched", 2, 2048, 128, 0, "last", "fb8a5f75c8de53c1"),
-    Shape("batched", 4, 2048, 256, 0, "last", "30da93fa9e71a9ed"),
-    Shape("chunked", 1, 128, 4, 544, "last", "7a461cc8011d37c8"),
-    Shape("chunked", 1, 256, 8, 544, "last", "a7e5672a17304369"),
-    Shape("chunked", 1, 512, 16, 544, "last", "329f7ffe134bd511"),
-    Shape("chunked", 1, 1024, 32, 544, "last", "522e05e401fd27fe"),
-    Shape("chunked", 1, 2048, 64, 544, "last", "09512c133a578828"),
-    Shape("chunked_batched", 2, 128, 8, 544, "last", "e679fe370d162c89"),
-    Shape("chunked_batched", 4, 128, 16, 544, "last", "a952bec0d2e71a52"),
-    Shape("chunked_batched", 8, 128, 32, 544, "last", "76e4ea926deb552f"),
-    Shape("chunked_batched", 16, 128, 64, 544, "last", "6c163e646f980279"),
-    Shape("chunked_batched", 32, 128, 128, 544, "last", "d3628ac43bdf6bd5"),
-    Shape("chunked_batched", 2, 256, 16, 544, "last", "e6d13e02e019f1d9"),
-    Shape("chunked_batched", 4, 256, 32, 544, "last", "153ce1ea22f9fbef"),
-    Shape("chunked_batched", 8, 256, 64, 544, "last", "cb7a574dc8661306"),
-    Shape("chunked_batched", 16, 256, 128, 544, "last", "21713374cf0c50e9"),
-    Shape("chunked_batched", 32, 256, 256, 544, "last", "2eb42aa248a6d076"),
-    Shape("chunked_batched", 2, 512, 32, 544, "last", "4bd4f046bc2d31cd"),
-    Shape("chunked_batched", 4, 512, 64, 544, "last", "5704931e1ca109e3"),
-    Shape("chunked_batched", 8, 512, 128, 544, "last", "00b74f9d47a06463"),
-    Shape("chunked_batched", 16, 512, 256, 544, "last", "b1a0318beb423d73"),
-    Shape("chunked_batched", 2, 1024, 64, 544, "last", "54b19cca6d58fabc"),
-    Shape("chunked_batched", 4, 1024, 128, 544, "last", "8a8a64aaeb22d8ab"),
-    Shape("chunked_batched", 8, 1024, 256, 544, "last", "d811f7498ac8e334"),
-    Shape("chunked_batched", 2, 2048, 128, 544, "last", "2c5c5f850af03ac9"),
-    Shape("chunked_batched", 4, 2048, 256, 544, "last", "fbf546d0d8365796"),
+    Shape("single", 1, 128, 4, 0, "last", "fc15a4f282addb31", 35817),
+    Shape("single", 1, 320, 10, 0, "last", "c0189914492b6914", 43238),
+    Shape("single", 1, 640, 20, 0, "last", "d2001f91ea582639", 73240),
+    Shape("single", 1, 1280, 40, 0, "last", "d8317f901bf2c5a3", 139790),
+    Shape("single", 1, 2048, 64, 0, "last", "e5fc3b53e8df4e3c", 244086),
+    Shape("ragged", 8, 32, 8, 0, "last", "fe03ef3206a42e35", 42776),
+    Shape("ragged", 16, 32, 16, 0, "last", "16eef86db0cceb90", 71339),
+    Shape("ragged", 24, 32, 24, 0, "last", "a294d26def98f335", 105862),
+    Shape("ragged", 20, 64, 40, 0, "last", "a50c19f109d67fe0", 139790),
+    Shape("ragged", 28, 64, 56, 0, "last", "84b027f0a7230797", 207036),
+    Shape("ragged", 20, 128, 80, 0, "last", "77a2f84b0d9f4fbe", 274549),
+    Shape("ragged", 30, 128, 120, 0, "last", "c0a7aa72de2860e3", 411857),
+    Shape("ragged", 22, 256, 176, 0, "last", "51b218555dbe5c71", 609951),
+    Shape("ragged", 32, 256, 256, 0, "last", "335e4ca82ae9aa2d", 911389),
+    Shape("chunked", 1, 128, 4, 536, "last", "7a5285fd90b642c1"),
+    Shape("chunked", 1, 320, 10, 536, "last", "e2188380af34b924"),
+    Shape("chunked", 1, 640, 20, 536, "last", "09465ec68bb80180"),
+    Shape("chunked", 1, 1280, 40, 536, "last", "9da9ccd63167be3d"),
+    Shape("chunked", 1, 2048, 64, 536, "last", "69a1a4e217a05783"),
+    Shape("chunked_batched", 2, 128, 8, 536, "last", "8286c4502979a52a"),
+    Shape("chunked_batched", 4, 128, 16, 536, "last", "be9edceae51bf74b"),
+    Shape("chunked_batched", 8, 128, 32, 536, "last", "2a9fbb4c78868d27"),
+    Shape("chunked_batched", 16, 128, 64, 536, "last", "ea0e1f80e029775e"),
+    Shape("chunked_batched", 32, 128, 128, 536, "last", "bee9299641f66922"),
+    Shape("chunked_batched", 2, 320, 20, 536, "last", "2a3a72bd2e65ddb4"),
+    Shape("chunked_batched", 4, 320, 40, 536, "last", "d50636b75518f443"),
+    Shape("chunked_batched", 8, 320, 80, 536, "last", "0f4a8d0d46a08916"),
+    Shape("chunked_batched", 16, 320, 160, 536, "last", "cf5eabe78d59e1c2"),
+    Shape("chunked_batched", 2, 640, 40, 536, "last", "e3f9b0bc3730ddb3"),
+    Shape("chunked_batched", 4, 640, 80, 536, "last", "ea04be5a7ef823f1"),
+    Shape("chunked_batched", 8, 640, 160, 536, "last", "78c0b51f9a920547"),
+    Shape("chunked_batched", 2, 1280, 80, 536, "last", "0d3953f50c148266"),
+    Shape("chunked_batched", 4, 1280, 160, 536, "last", "fc752a82759a1fdb"),
+    Shape("chunked_batched", 2, 2048, 128, 536, "last", "abbe4326d858edd8"),
+    Shape("chunked_batched", 4, 2048, 256, 536, "last", "257e7b7ac0292319"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -230,31 +224,67 @@ def attention_chunks(query_tokens, key_tokens):
 MATMULS = {
     ("query_key_value", 4): multicast_1d(11, 10, 8, 1, 3, 4, 3, 4, 3),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 1, 3, 8, 3, 8, 3),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 24, 1, 24),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 24, 2, 24),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 4, 2, 24, 2, 24),
+    ("query_key_value", 24): multicast_2d(11, 8, 8, 1, 4, 3, 24, 3, 24),
     ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 24, 4, 24),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 4, 4, 24, 4, 24),
+    ("query_key_value", 56): multicast_2d(11, 10, 5, 1, 4, 6, 24, 6, 24),
     ("query_key_value", 64): multicast_2d(11, 10, 5, 1, 4, 7, 24, 7, 24),
-    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 12, 13, 24),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 1, 4, 8, 12, 8, 24),
+    ("query_key_value", 120): multicast_2d(11, 10, 8, 1, 4, 12, 8, 12, 24),
+    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 24),
+    ("query_key_value", 160): multicast_2d(11, 10, 8, 1, 4, 8, 12, 16, 24),
+    ("query_key_value", 176): multicast_2d(11, 10, 8, 1, 4, 6, 12, 18, 24),
     ("query_key_value", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 22),
     ("attention_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("attention_output", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
+    ("attention_output", 10): multicast_2d(11, 10, 8, 1, 3, 1, 15, 1, 15),
     ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 24): multicast_2d(11, 8, 8, 1, 4, 3, 16, 3, 16),
     ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("attention_output", 40): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
+    ("attention_output", 56): multicast_2d(11, 10, 8, 1, 4, 6, 16, 6, 16),
     ("attention_output", 64): multicast_2d(11, 10, 5, 1, 4, 7, 16, 7, 16),
+    ("attention_output", 80): multicast_2d(11, 10, 5, 1, 4, 8, 16, 8, 16),
+    ("attention_output", 120): multicast_2d(11, 10, 8, 1, 4, 4, 16, 12, 16),
     ("attention_output", 128): multicast_2d(11, 10, 5, 1, 4, 13, 8, 13, 16),
+    ("attention_output", 160): multicast_2d(11, 10, 8, 1, 4, 8, 8, 16, 16),
+    ("attention_output", 176): multicast_2d(11, 10, 8, 1, 4, 9, 16, 18, 16),
     ("attention_output", 256): multicast_2d(11, 10, 5, 1, 4, 13, 4, 26, 16),
     ("gate_up", 4): minimal(11, 10, 1, 8, 52, 1, 4),
     ("gate_up", 8): minimal(11, 10, 1, 8, 52, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 8, 52, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 8, 34, 2, 2),
+    ("gate_up", 20): minimal(11, 10, 2, 8, 34, 2, 2),
+    ("gate_up", 24): minimal(11, 10, 3, 4, 52, 1, 4),
     ("gate_up", 32): minimal(11, 10, 4, 5, 34, 2, 2),
+    ("gate_up", 40): minimal(11, 10, 4, 5, 34, 2, 2),
+    ("gate_up", 56): minimal(11, 10, 2, 8, 34, 2, 2),
     ("gate_up", 64): minimal(11, 10, 7, 8, 8, 1, 4),
+    ("gate_up", 80): minimal(11, 10, 4, 5, 34, 2, 2),
+    ("gate_up", 120): minimal(11, 10, 4, 5, 34, 2, 2),
     ("gate_up", 128): minimal(11, 10, 13, 8, 8, 1, 4),
+    ("gate_up", 160): minimal(11, 10, 16, 8, 6, 2, 2),
+    ("gate_up", 176): minimal(11, 10, 18, 8, 6, 2, 2),
     ("gate_up", 256): minimal(11, 10, 26, 4, 6, 2, 2),
     ("down", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("down", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
+    ("down", 10): multicast_2d(11, 10, 8, 1, 3, 1, 15, 1, 15),
     ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 24): multicast_2d(11, 8, 8, 1, 4, 3, 16, 3, 16),
     ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("down", 40): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
+    ("down", 56): multicast_2d(11, 10, 8, 1, 4, 6, 16, 6, 16),
     ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
+    ("down", 80): multicast_2d(11, 10, 8, 1, 4, 8, 16, 8, 16),
+    ("down", 120): multicast_2d(11, 10, 8, 1, 4, 6, 16, 12, 16),
     ("down", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 16),
+    ("down", 160): multicast_2d(11, 10, 8, 1, 4, 8, 16, 16, 16),
+    ("down", 176): multicast_2d(11, 10, 8, 1, 4, 9, 16, 18, 16),
     ("down", 256): multicast_2d(11, 10, 8, 1, 4, 13, 8, 26, 16),
     ("head", 1): multicast_1d(11, 10, 8, 1, 3, 1, 30, 1, 30),
 }
@@ -262,51 +292,38 @@ MATMULS = {
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
     ("single", 1, 128): attention_chunks(64, 128),
-    ("single", 1, 256): attention_chunks(128, 256),
-    ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(128, 128),
+    ("single", 1, 1280): attention_chunks(256, 256),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("batched", 4, 2048): attention_chunks(256, 256),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 20, 128): attention_chunks(128, 128),
+    ("ragged", 30, 128): attention_chunks(128, 128),
+    ("ragged", 22, 256): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
     ("chunked", 1, 128): attention_chunks(64, 128),
-    ("chunked", 1, 256): attention_chunks(128, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(128, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
     ("chunked_batched", 2, 128): attention_chunks(128, 128),
     ("chunked_batched", 4, 128): attention_chunks(64, 128),
     ("chunked_batched", 8, 128): attention_chunks(128, 128),
     ("chunked_batched", 16, 128): attention_chunks(128, 128),
     ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
@@ -315,10 +332,19 @@ ATTENTION = {
 PLACES = {
     4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    20: Places(DRAM, L1, L1, L1),
+    24: Places(DRAM, L1, L1, DRAM),
     32: Places(DRAM, L1, L1, DRAM),
+    40: Places(DRAM, L1, L1, DRAM),
+    56: Places(DRAM, L1, L1, DRAM),
     64: Places(DRAM, L1, L1, DRAM),
-    128: Places(DRAM, DRAM, L1, DRAM),
+    80: Places(DRAM, L1, L1, DRAM),
+    120: Places(DRAM, L1, L1, DRAM),
+    128: Places(DRAM, L1, L1, DRAM),
+    160: Places(DRAM, L1, L1, DRAM),
+    176: Places(DRAM, L1, DRAM, DRAM),
     256: Places(DRAM, DRAM, L1, DRAM),
 }
 
@@ -412,9 +438,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -428,7 +454,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -476,7 +502,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -487,7 +513,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -534,7 +560,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

@@ -2,21 +2,21 @@
 
 Rebuild:   codegen build qwen2.5-7b --target n150
 Manifest:  models/qwen2.5-7b.toml
-Geometry:  c017ac64abff3112
+Geometry:  28d8349a72c5c7a6
 
     28 layers of 3584 hidden and 18944 intermediate, 28 query and 4 key-value heads of 128, 152064 vocabulary
     32768 tokens of context, 2048 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128
-    batched          2 4 8 16        256
-    batched          2 4 8           512
-    batched          2 4             1024
-    batched          2               2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128
+    single           1               96 256 512 1024 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 1536 together
+    ragged           up to 32        1024 2048 4096 together
+    ragged           up to 22        2816 together
+    chunked          1               96 256 512 1024 2048
+    chunked_batched  2 4 8 16 32     96
     chunked_batched  2 4 8 16        256
     chunked_batched  2 4 8           512
     chunked_batched  2 4             1024
@@ -116,50 +116,46 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
+LENGTHS = (96, 256, 512, 1024, 2048)  # target.n150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1024, 1536, 2048, 2816, 4096)  # target.n150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "8bc60364d55a5906"),
-    Shape("single", 1, 256, 8, 0, "last", "4d4834a3be9bab29"),
-    Shape("single", 1, 512, 16, 0, "last", "5cc92eb63284a347"),
-    Shape("single", 1, 1024, 32, 0, "last", "9a7e691ad3cdf084"),
-    Shape("single", 1, 2048, 64, 0, "last", "5335e183ffbe2992"),
-    Shape("batched", 2, 128, 8, 0, "last", "f51a5cd5a61bc18c"),
-    Shape("batched", 4, 128, 16, 0, "last", "6944c9c30a159e6b"),
-    Shape("batched", 8, 128, 32, 0, "last", "0e2958d4cb0d8ca5"),
-    Shape("batched", 16, 128, 64, 0, "last", "6e6a26e664a19310"),
-    Shape("batched", 32, 128, 128, 0, "last", "a31dabd257a7ada9"),
-    Shape("batched", 2, 256, 16, 0, "last", "aa529a78c9ba8c60"),
-    Shape("batched", 4, 256, 32, 0, "last", "84e96390d217a72f"),
-    Shape("batched", 8, 256, 64, 0, "last", "8a52f9a5b9aebde1"),
-    Shape("batched", 16, 256, 128, 0, "last", "02ae505d7b0f7e41"),
-    Shape("batched", 2, 512, 32, 0, "last", "a52ffaa1522dba5f"),
-    Shape("batched", 4, 512, 64, 0, "last", "1394e879abee76b1"),
-    Shape("batched", 8, 512, 128, 0, "last", "f6f0d761d1570501"),
-    Shape("batched", 2, 1024, 64, 0, "last", "399411daa9150581"),
-    Shape("batched", 4, 1024, 128, 0, "last", "f84af5e476a10cb7"),
-    Shape("batched", 2, 2048, 128, 0, "last", "44449ac61a527ce1"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "b84b7cb22ef1708c"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "dd2529cc272bcb5e"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "c7361e16d902accb"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "8d4b789ef8b8438f"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "016a7ef4b0eafc8f"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "52e8b0dd5fe1103e"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "2cc626c3cb374798"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "e8c14f05bf94b250"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "d48cc99cb4225b5d"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "3c2715f87aa51f89"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "54daa71be4201dce"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "901e8a55caacdd55"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "6f5a36960b357f99"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "45419d215c47ded7"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "d8db28ff69635eda"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "631e573377645d2e"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "762fe0e65295cbe5"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "9dc661f88862d509"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "379809334c2a64c8"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "84a30c1cd68ea295"),
+    Shape("single", 1, 96, 3, 0, "last", "dafdb592e5511809", 33327),
+    Shape("single", 1, 256, 8, 0, "last", "c3257292974daf13", 40138),
+    Shape("single", 1, 512, 16, 0, "last", "b2ba4dd0ac96da12", 65990),
+    Shape("single", 1, 1024, 32, 0, "last", "89b4f955f9edd7f8", 124745),
+    Shape("single", 1, 2048, 64, 0, "last", "b5fb6fcdf9b998e4", 242856),
+    Shape("ragged", 8, 32, 8, 0, "last", "2ea9ef3ed6686018", 40138),
+    Shape("ragged", 16, 32, 16, 0, "last", "7e6329ec91e45383", 65990),
+    Shape("ragged", 24, 32, 24, 0, "last", "2aaa9d70bd073b1a", 97620),
+    Shape("ragged", 32, 32, 32, 0, "last", "2eee816f2d8add22", 124745),
+    Shape("ragged", 24, 64, 48, 0, "last", "72e27919171242d7", 184711),
+    Shape("ragged", 32, 64, 64, 0, "last", "8beda7749f16f8b4", 242856),
+    Shape("ragged", 22, 128, 88, 0, "last", "a586734cc1e37753", 335221),
+    Shape("ragged", 32, 128, 128, 0, "last", "bd2f3a14dbf07bbb", 483067),
+    Shape("chunked", 1, 96, 3, 1056, "last", "8362c443ee6b83ce"),
+    Shape("chunked", 1, 256, 8, 1056, "last", "087322ffd6b8d45a"),
+    Shape("chunked", 1, 512, 16, 1056, "last", "1c4298147957d0a9"),
+    Shape("chunked", 1, 1024, 32, 1056, "last", "1c67e45d4c92212e"),
+    Shape("chunked", 1, 2048, 64, 1056, "last", "51470a61245bc119"),
+    Shape("chunked_batched", 2, 96, 6, 1056, "last", "7378c4d3fba7c9f1"),
+    Shape("chunked_batched", 4, 96, 12, 1056, "last", "60a7a84b5fa9804e"),
+    Shape("chunked_batched", 8, 96, 24, 1056, "last", "a934a2c343e6f3b5"),
+    Shape("chunked_batched", 16, 96, 48, 1056, "last", "669568428d09a35a"),
+    Shape("chunked_batched", 32, 96, 96, 1056, "last", "df6af76d3327f128"),
+    Shape("chunked_batched", 2, 256, 16, 1056, "last", "6b3b5edb5fa14d31"),
+    Shape("chunked_batched", 4, 256, 32, 1056, "last", "6c077fdc65e8a842"),
+    Shape("chunked_batched", 8, 256, 64, 1056, "last", "e4ba3e5a9af68a73"),
+    Shape("chunked_batched", 16, 256, 128, 1056, "last", "c81f8f94df80ee02"),
+    Shape("chunked_batched", 2, 512, 32, 1056, "last", "028cbded43ebf1ab"),
+    Shape("chunked_batched", 4, 512, 64, 1056, "last", "6a73827775262041"),
+    Shape("chunked_batched", 8, 512, 128, 1056, "last", "a4e3bf1d36530999"),
+    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "6ff9e687651ad341"),
+    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "7fcad8b7d1af508d"),
+    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "aae25dd8633cd132"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -223,65 +219,82 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(8, 8, 8, 1, 3, 4, 3, 4, 3),
+    ("query_key_value", 3): multicast_1d(8, 8, 8, 1, 3, 3, 3, 3, 3),
+    ("query_key_value", 6): multicast_1d(8, 8, 8, 1, 3, 6, 3, 6, 3),
     ("query_key_value", 8): multicast_2d(8, 8, 8, 1, 3, 1, 18, 1, 18),
+    ("query_key_value", 12): multicast_2d(8, 6, 8, 1, 3, 2, 18, 2, 18),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 3, 2, 18, 2, 18),
+    ("query_key_value", 24): multicast_2d(8, 8, 8, 1, 3, 3, 18, 3, 18),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 48): multicast_2d(8, 8, 7, 1, 3, 6, 18, 6, 18),
     ("query_key_value", 64): multicast_2d(8, 8, 8, 1, 3, 8, 9, 8, 18),
-    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 3, 8, 18, 16, 18),
-    ("attention_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
+    ("query_key_value", 88): multicast_2d(8, 8, 8, 1, 3, 11, 6, 11, 18),
+    ("query_key_value", 96): multicast_2d(8, 8, 7, 1, 3, 4, 18, 12, 18),
+    ("query_key_value", 128): multicast_2d(8, 8, 7, 1, 3, 16, 6, 16, 18),
+    ("attention_output", 3): multicast_1d(8, 8, 8, 1, 2, 3, 2, 3, 2),
+    ("attention_output", 6): multicast_1d(8, 8, 8, 2, 2, 6, 2, 6, 2),
     ("attention_output", 8): multicast_2d(8, 8, 8, 1, 3, 1, 15, 1, 15),
+    ("attention_output", 12): multicast_2d(8, 6, 8, 1, 4, 2, 16, 2, 16),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("attention_output", 48): multicast_2d(8, 8, 8, 1, 4, 6, 16, 6, 16),
     ("attention_output", 64): multicast_2d(8, 8, 8, 1, 4, 8, 8, 8, 16),
+    ("attention_output", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 16),
+    ("attention_output", 96): multicast_2d(8, 8, 8, 1, 4, 6, 16, 12, 16),
     ("attention_output", 128): multicast_2d(8, 8, 8, 2, 2, 16, 2, 16, 14),
-    ("gate_up", 4): minimal(8, 8, 1, 4, 76, 1, 4),
+    ("gate_up", 3): minimal(8, 8, 1, 4, 76, 1, 4),
+    ("gate_up", 6): minimal(8, 8, 1, 4, 76, 1, 4),
     ("gate_up", 8): minimal(8, 8, 1, 4, 76, 1, 4),
+    ("gate_up", 12): minimal(8, 8, 2, 8, 30, 2, 2),
     ("gate_up", 16): minimal(8, 8, 2, 8, 30, 2, 2),
+    ("gate_up", 24): minimal(8, 8, 3, 8, 32, 1, 4),
     ("gate_up", 32): minimal(8, 8, 4, 8, 30, 2, 2),
+    ("gate_up", 48): minimal(8, 8, 6, 8, 10, 2, 2),
     ("gate_up", 64): minimal(8, 8, 8, 8, 10, 2, 2),
+    ("gate_up", 88): minimal(8, 8, 11, 8, 8, 1, 4),
+    ("gate_up", 96): minimal(8, 8, 12, 8, 6, 2, 2),
     ("gate_up", 128): minimal(8, 8, 4, 8, 30, 2, 2),
-    ("down", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
+    ("down", 3): multicast_1d(8, 8, 8, 1, 2, 3, 2, 3, 2),
+    ("down", 6): multicast_1d(8, 8, 8, 2, 2, 6, 2, 6, 2),
     ("down", 8): multicast_2d(8, 8, 8, 1, 3, 1, 15, 1, 15),
+    ("down", 12): multicast_2d(8, 6, 8, 1, 4, 2, 16, 2, 16),
     ("down", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("down", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("down", 48): multicast_2d(8, 8, 8, 1, 4, 6, 16, 6, 16),
     ("down", 64): multicast_2d(8, 8, 8, 1, 4, 8, 16, 8, 16),
+    ("down", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 16),
+    ("down", 96): multicast_2d(8, 8, 8, 1, 4, 6, 16, 12, 16),
     ("down", 128): multicast_2d(8, 8, 8, 1, 4, 8, 16, 16, 16),
     ("head", 1): multicast_1d(8, 8, 4, 1, 4, 1, 76, 1, 76),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
+    ("single", 1, 96): attention_chunks(32, 32),
     ("single", 1, 256): attention_chunks(128, 256),
     ("single", 1, 512): attention_chunks(256, 256),
     ("single", 1, 1024): attention_chunks(256, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(256, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(256, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(128, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 32, 32): attention_chunks(128, 128),
+    ("ragged", 24, 64): attention_chunks(128, 128),
+    ("ragged", 32, 64): attention_chunks(128, 128),
+    ("ragged", 22, 128): attention_chunks(128, 128),
+    ("ragged", 32, 128): attention_chunks(128, 128),
+    ("chunked", 1, 96): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(128, 128),
     ("chunked", 1, 512): attention_chunks(128, 128),
     ("chunked", 1, 1024): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(128, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
+    ("chunked_batched", 2, 96): attention_chunks(32, 128),
+    ("chunked_batched", 4, 96): attention_chunks(32, 128),
+    ("chunked_batched", 8, 96): attention_chunks(32, 128),
+    ("chunked_batched", 16, 96): attention_chunks(32, 128),
+    ("chunked_batched", 32, 96): attention_chunks(32, 128),
     ("chunked_batched", 2, 256): attention_chunks(128, 128),
     ("chunked_batched", 4, 256): attention_chunks(128, 128),
     ("chunked_batched", 8, 256): attention_chunks(128, 128),
@@ -296,12 +309,18 @@ ATTENTION = {
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
+    3: Places(L1, L1, L1, L1),
+    6: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    12: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, DRAM),
     32: Places(DRAM, L1, L1, DRAM),
+    48: Places(L1, L1, L1, DRAM),
     64: Places(L1, L1, L1, DRAM),
-    128: Places(DRAM, DRAM, L1, DRAM),
+    88: Places(L1, L1, L1, DRAM),
+    96: Places(L1, L1, L1, DRAM),
+    128: Places(DRAM, L1, L1, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -411,9 +430,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -427,7 +446,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -475,7 +494,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -486,7 +505,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -533,7 +552,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

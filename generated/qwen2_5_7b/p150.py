@@ -2,23 +2,26 @@
 
 Rebuild:   codegen build qwen2.5-7b --target p150
 Manifest:  models/qwen2.5-7b.toml
-Geometry:  6ea06815f35624fe
+Geometry:  5c998840d1b116e7
 
     28 layers of 3584 hidden and 18944 intermediate, 28 query and 4 key-value heads of 128, 152064 vocabulary
     32768 tokens of context, 8192 key-value blocks of 32 tokens
     bfloat16 weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               320 640 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 2560 together
+    ragged           up to 28        1792 together
+    ragged           up to 30        3840 together
+    ragged           up to 22        5632 together
+    ragged           up to 32        8192 together
+    chunked          1               320 640 1280 2048
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1280 2048
 """
 
 from runtime.backend import ttnn
@@ -113,59 +116,42 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+WAVES = (1, 2, 4, 8, 16)  # target.p150.waves
+LENGTHS = (320, 640, 1280, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 1792, 2560, 3840, 5632, 8192)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "2ec81c305defc7d4"),
-    Shape("single", 1, 256, 8, 0, "last", "decfc819666e4b31"),
-    Shape("single", 1, 512, 16, 0, "last", "99c406d5109dc38d"),
-    Shape("single", 1, 1024, 32, 0, "last", "21f4b3fea231ba2f"),
-    Shape("single", 1, 2048, 64, 0, "last", "84d871fb61024c60"),
-    Shape("batched", 2, 128, 8, 0, "last", "1f3c8e981e460178"),
-    Shape("batched", 4, 128, 16, 0, "last", "2b94658fa0eafb1f"),
-    Shape("batched", 8, 128, 32, 0, "last", "8fd6a20a4843e099"),
-    Shape("batched", 16, 128, 64, 0, "last", "06eb231db05481b5"),
-    Shape("batched", 32, 128, 128, 0, "last", "cf4e05332265aa40"),
-    Shape("batched", 2, 256, 16, 0, "last", "b9cd6e085da62ae9"),
-    Shape("batched", 4, 256, 32, 0, "last", "aaec3c92efc8e34f"),
-    Shape("batched", 8, 256, 64, 0, "last", "8876810edb13a899"),
-    Shape("batched", 16, 256, 128, 0, "last", "ac18dbc9212cb5f1"),
-    Shape("batched", 32, 256, 256, 0, "last", "be6f3fb7c2631968"),
-    Shape("batched", 2, 512, 32, 0, "last", "6219698b945d7793"),
-    Shape("batched", 4, 512, 64, 0, "last", "deb63542af97e7f6"),
-    Shape("batched", 8, 512, 128, 0, "last", "1e5815344c5e1a78"),
-    Shape("batched", 16, 512, 256, 0, "last", "a15be0ae74a90b00"),
-    Shape("batched", 2, 1024, 64, 0, "last", "cadb187a945a6952"),
-    Shape("batched", 4, 1024, 128, 0, "last", "b671f62a7b141a49"),
-    Shape("batched", 8, 1024, 256, 0, "last", "59424479b839b60f"),
-    Shape("batched", 2, 2048, 128, 0, "last", "ea2f66852368e52e"),
-    Shape("batched", 4, 2048, 256, 0, "last", "43d5af263bcbb21e"),
-    Shape("chunked", 1, 128, 4, 1056, "last", "5640bba9a689c00a"),
-    Shape("chunked", 1, 256, 8, 1056, "last", "555ba420c36e2848"),
-    Shape("chunked", 1, 512, 16, 1056, "last", "728c910ecc4cfa00"),
-    Shape("chunked", 1, 1024, 32, 1056, "last", "e38284c6efddc113"),
-    Shape("chunked", 1, 2048, 64, 1056, "last", "66830293a450495f"),
-    Shape("chunked_batched", 2, 128, 8, 1056, "last", "3c0d88ac9185b559"),
-    Shape("chunked_batched", 4, 128, 16, 1056, "last", "5e4cfa42ba2073e1"),
-    Shape("chunked_batched", 8, 128, 32, 1056, "last", "477b92513e14e50e"),
-    Shape("chunked_batched", 16, 128, 64, 1056, "last", "e8213ab806876a5f"),
-    Shape("chunked_batched", 32, 128, 128, 1056, "last", "2afab7d0fc155ef2"),
-    Shape("chunked_batched", 2, 256, 16, 1056, "last", "75e07e69554ab28d"),
-    Shape("chunked_batched", 4, 256, 32, 1056, "last", "cb295a4120216969"),
-    Shape("chunked_batched", 8, 256, 64, 1056, "last", "472108543c681df1"),
-    Shape("chunked_batched", 16, 256, 128, 1056, "last", "50c1695c43b18478"),
-    Shape("chunked_batched", 32, 256, 256, 1056, "last", "b5690e78082fc1f0"),
-    Shape("chunked_batched", 2, 512, 32, 1056, "last", "e2cb6f188469c7d1"),
-    Shape("chunked_batched", 4, 512, 64, 1056, "last", "76b7dc4167937abf"),
-    Shape("chunked_batched", 8, 512, 128, 1056, "last", "379cde1185318738"),
-    Shape("chunked_batched", 16, 512, 256, 1056, "last", "fbebd0805ad0bddd"),
-    Shape("chunked_batched", 2, 1024, 64, 1056, "last", "520a3a0cfbec29cc"),
-    Shape("chunked_batched", 4, 1024, 128, 1056, "last", "e1c4fbcf942e40af"),
-    Shape("chunked_batched", 8, 1024, 256, 1056, "last", "fb53ef24166a33c9"),
-    Shape("chunked_batched", 2, 2048, 128, 1056, "last", "d8845803a4f6c6da"),
-    Shape("chunked_batched", 4, 2048, 256, 1056, "last", "17c7f836632af4a6"),
+    Shape("single", 1, 320, 10, 0, "last", "3233f6549d6e7248", 36646),
+    Shape("single", 1, 640, 20, 0, "last", "dd17d0fb374a4cd0", 65956),
+    Shape("single", 1, 1280, 40, 0, "last", "b50bb28e5d3a1179", 122147),
+    Shape("single", 1, 2048, 64, 0, "last", "ca5e48799f9dc3ee", 218576),
+    Shape("ragged", 8, 32, 8, 0, "last", "f02d19583b025b32", 36534),
+    Shape("ragged", 16, 32, 16, 0, "last", "1b7a834192bf7fe9", 65830),
+    Shape("ragged", 24, 32, 24, 0, "last", "091a3c9df3099177", 95731),
+    Shape("ragged", 20, 64, 40, 0, "last", "41e02bcb9d35e1fd", 122147),
+    Shape("ragged", 28, 64, 56, 0, "last", "423cdd1d4466f1b8", 186518),
+    Shape("ragged", 20, 128, 80, 0, "last", "0544ea06bf893ce1", 240328),
+    Shape("ragged", 30, 128, 120, 0, "last", "fb9377ca57a31e6d", 359697),
+    Shape("ragged", 22, 256, 176, 0, "last", "57c07dc35b9e06bc", 529389),
+    Shape("ragged", 32, 256, 256, 0, "last", "cc9c9204e501ff2e", 778625),
+    Shape("chunked", 1, 320, 10, 1048, "last", "b4920fc0cba84e67"),
+    Shape("chunked", 1, 640, 20, 1048, "last", "9cc4bf59cfb51f48"),
+    Shape("chunked", 1, 1280, 40, 1048, "last", "2c158b3640ff14db"),
+    Shape("chunked", 1, 2048, 64, 1048, "last", "2922ca699d081dd8"),
+    Shape("chunked_batched", 2, 320, 20, 1048, "last", "f59adf9a4e0d03c9"),
+    Shape("chunked_batched", 4, 320, 40, 1048, "last", "b7f55b8e3c39e59c"),
+    Shape("chunked_batched", 8, 320, 80, 1048, "last", "bfed2352c0e03181"),
+    Shape("chunked_batched", 16, 320, 160, 1048, "last", "d2734456900e6e73"),
+    Shape("chunked_batched", 2, 640, 40, 1048, "last", "43179ea8f0e05999"),
+    Shape("chunked_batched", 4, 640, 80, 1048, "last", "7b3ca1352491a9fd"),
+    Shape("chunked_batched", 8, 640, 160, 1048, "last", "89e753b16d705ee0"),
+    Shape("chunked_batched", 2, 1280, 80, 1048, "last", "bb7791606de5ec0e"),
+    Shape("chunked_batched", 4, 1280, 160, 1048, "last", "d6353fb648a2f57d"),
+    Shape("chunked_batched", 2, 2048, 128, 1048, "last", "68aaac5d11dee731"),
+    Shape("chunked_batched", 4, 2048, 256, 1048, "last", "b9286564e16be0ad"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -229,98 +215,113 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 15, 1, 15),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
+    ("query_key_value", 24): multicast_2d(11, 8, 8, 1, 4, 3, 16, 3, 16),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
+    ("query_key_value", 56): multicast_2d(11, 10, 8, 2, 2, 6, 2, 6, 14),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 4, 7, 8, 7, 16),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 2, 2, 8, 2, 8, 14),
+    ("query_key_value", 120): multicast_2d(11, 10, 8, 2, 2, 12, 2, 12, 14),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 16),
-    ("query_key_value", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 14),
-    ("attention_output", 4): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("query_key_value", 160): multicast_2d(11, 10, 8, 2, 2, 16, 2, 16, 14),
+    ("query_key_value", 176): multicast_2d(11, 10, 7, 2, 2, 18, 2, 18, 14),
+    ("query_key_value", 256): multicast_2d(11, 10, 7, 2, 2, 26, 2, 26, 14),
     ("attention_output", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("attention_output", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("attention_output", 16): minimal(11, 10, 2, 8, 12, 1, 4),
-    ("attention_output", 32): minimal(11, 10, 4, 8, 11, 4, 1),
+    ("attention_output", 20): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("attention_output", 24): minimal(11, 10, 3, 8, 12, 1, 4),
+    ("attention_output", 40): minimal(11, 10, 4, 8, 11, 4, 1),
+    ("attention_output", 56): minimal(11, 10, 6, 8, 12, 1, 4),
     ("attention_output", 64): minimal(11, 10, 7, 4, 12, 1, 4),
+    ("attention_output", 80): minimal(11, 10, 4, 8, 11, 4, 1),
+    ("attention_output", 120): minimal(11, 10, 11, 8, 4, 1, 4),
     ("attention_output", 128): minimal(11, 10, 12, 7, 6, 2, 2),
+    ("attention_output", 160): minimal(11, 10, 5, 8, 12, 1, 4),
+    ("attention_output", 176): minimal(11, 10, 16, 7, 4, 1, 4),
     ("attention_output", 256): minimal(11, 10, 6, 8, 6, 2, 2),
-    ("gate_up", 4): minimal(11, 10, 1, 8, 36, 1, 4),
     ("gate_up", 8): minimal(11, 10, 1, 8, 36, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 8, 36, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 8, 18, 2, 2),
-    ("gate_up", 32): minimal(11, 10, 4, 8, 18, 2, 2),
+    ("gate_up", 20): minimal(11, 10, 2, 8, 18, 2, 2),
+    ("gate_up", 24): minimal(11, 10, 3, 4, 36, 1, 4),
+    ("gate_up", 40): minimal(11, 10, 4, 8, 18, 2, 2),
+    ("gate_up", 56): minimal(11, 10, 6, 8, 12, 1, 4),
     ("gate_up", 64): minimal(11, 10, 7, 8, 12, 1, 4),
+    ("gate_up", 80): minimal(11, 10, 8, 8, 12, 1, 4),
+    ("gate_up", 120): minimal(11, 10, 6, 8, 12, 1, 4),
     ("gate_up", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("gate_up", 160): minimal(11, 10, 16, 8, 4, 1, 4),
+    ("gate_up", 176): minimal(11, 10, 6, 8, 12, 1, 4),
     ("gate_up", 256): minimal(11, 10, 13, 4, 12, 1, 4),
-    ("down", 4): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("down", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 16): minimal(11, 10, 2, 8, 12, 1, 4),
-    ("down", 32): minimal(11, 10, 4, 8, 11, 4, 1),
+    ("down", 20): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("down", 24): minimal(11, 10, 3, 8, 12, 1, 4),
+    ("down", 40): minimal(11, 10, 4, 8, 11, 4, 1),
+    ("down", 56): minimal(11, 10, 6, 8, 12, 1, 4),
     ("down", 64): minimal(11, 10, 7, 4, 12, 1, 4),
+    ("down", 80): minimal(11, 10, 4, 8, 11, 4, 1),
+    ("down", 120): minimal(11, 10, 11, 8, 4, 1, 4),
     ("down", 128): minimal(11, 10, 12, 8, 6, 2, 2),
+    ("down", 160): minimal(11, 10, 5, 8, 12, 1, 4),
+    ("down", 176): minimal(11, 10, 16, 8, 4, 1, 4),
     ("down", 256): minimal(11, 10, 12, 8, 6, 2, 2),
     ("head", 1): multicast_1d(11, 10, 8, 1, 4, 1, 44, 1, 44),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
-    ("single", 1, 256): attention_chunks(128, 256),
-    ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("batched", 4, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
-    ("chunked", 1, 256): attention_chunks(128, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 20, 128): attention_chunks(128, 128),
+    ("ragged", 30, 128): attention_chunks(128, 128),
+    ("ragged", 22, 256): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, DRAM),
     8: Places(L1, L1, L1, DRAM),
+    10: Places(L1, L1, L1, DRAM),
     16: Places(L1, L1, L1, L1),
-    32: Places(L1, L1, L1, DRAM),
+    20: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, DRAM),
+    40: Places(L1, L1, L1, DRAM),
+    56: Places(L1, L1, L1, DRAM),
     64: Places(L1, L1, L1, DRAM),
+    80: Places(L1, L1, L1, DRAM),
+    120: Places(L1, L1, L1, DRAM),
     128: Places(L1, L1, L1, DRAM),
-    256: Places(DRAM, DRAM, L1, DRAM),
+    160: Places(L1, L1, L1, DRAM),
+    176: Places(L1, L1, L1, DRAM),
+    256: Places(DRAM, L1, L1, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -431,9 +432,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -447,7 +448,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -495,7 +496,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -506,7 +507,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -553,7 +554,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

@@ -2,23 +2,25 @@
 
 Rebuild:   codegen build qwen3-0.6b --target n150
 Manifest:  models/qwen3-0.6b.toml
-Geometry:  8fd00d0e59929398
+Geometry:  4df91f00de90c93d
 
     28 layers of 1024 hidden and 3072 intermediate, 16 query and 8 key-value heads of 128, 151936 vocabulary
     40960 tokens of context, 2048 key-value blocks of 32 tokens
     bfloat16 weights, bfloat16 keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
+    single           1               128 256 512 992 1536 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 together
+    ragged           up to 32        2048 5120 8192 together
+    ragged           up to 26        3328 together
+    chunked          1               128 256 512 992 1536 2048
     chunked_batched  2 4 8 16 32     128 256
     chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    chunked_batched  2 4 8           992
+    chunked_batched  2 4             1536 2048
 """
 
 from runtime.backend import ttnn
@@ -113,58 +115,54 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 keys and value
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
+LENGTHS = (128, 256, 512, 992, 1536, 2048)  # target.n150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 2048, 3328, 5120, 8192)  # target.n150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "670327e9e0884db8"),
-    Shape("single", 1, 256, 8, 0, "last", "cd23e188654927ec"),
-    Shape("single", 1, 512, 16, 0, "last", "4a0efa0465996f7e"),
-    Shape("single", 1, 1024, 32, 0, "last", "b45588a488fe17f3"),
-    Shape("single", 1, 2048, 64, 0, "last", "23a204b745be1ca2"),
-    Shape("batched", 2, 128, 8, 0, "last", "e6517e005a4f2e31"),
-    Shape("batched", 4, 128, 16, 0, "last", "4a06e08200722a23"),
-    Shape("batched", 8, 128, 32, 0, "last", "fcb25f14d56ffcb7"),
-    Shape("batched", 16, 128, 64, 0, "last", "7f0b30f1945fa810"),
-    Shape("batched", 32, 128, 128, 0, "last", "a0da903496cf5947"),
-    Shape("batched", 2, 256, 16, 0, "last", "af92274897a784bb"),
-    Shape("batched", 4, 256, 32, 0, "last", "35ee0a85e7794691"),
-    Shape("batched", 8, 256, 64, 0, "last", "468fb4c666c22335"),
-    Shape("batched", 16, 256, 128, 0, "last", "8183181e6f5c311e"),
-    Shape("batched", 32, 256, 256, 0, "last", "be9dd0fe9b131556"),
-    Shape("batched", 2, 512, 32, 0, "last", "8855c8c27da1eff5"),
-    Shape("batched", 4, 512, 64, 0, "last", "d8917094fff5de1a"),
-    Shape("batched", 8, 512, 128, 0, "last", "3064ceb4ebf392e1"),
-    Shape("batched", 16, 512, 256, 0, "last", "d5d3faf8967c2783"),
-    Shape("batched", 2, 1024, 64, 0, "last", "f75fee4110e0917c"),
-    Shape("batched", 4, 1024, 128, 0, "last", "0edc7f404cda787a"),
-    Shape("batched", 8, 1024, 256, 0, "last", "b734ff58a6fcb3fc"),
-    Shape("batched", 2, 2048, 128, 0, "last", "c92de028be2e8ac4"),
-    Shape("batched", 4, 2048, 256, 0, "last", "b783b9284ef1816a"),
-    Shape("chunked", 1, 128, 4, 1312, "last", "f1c605a0a88d744d"),
-    Shape("chunked", 1, 256, 8, 1312, "last", "6ff82d976a5b839c"),
-    Shape("chunked", 1, 512, 16, 1312, "last", "2ee1931f5f323bc2"),
-    Shape("chunked", 1, 1024, 32, 1312, "last", "2099beceef911657"),
-    Shape("chunked", 1, 2048, 64, 1312, "last", "2f5ed31edb7d5eb3"),
-    Shape("chunked_batched", 2, 128, 8, 1312, "last", "d9b5d6bcc5375142"),
-    Shape("chunked_batched", 4, 128, 16, 1312, "last", "f0ac26f7caf4bb06"),
-    Shape("chunked_batched", 8, 128, 32, 1312, "last", "c9db43733e421dd3"),
-    Shape("chunked_batched", 16, 128, 64, 1312, "last", "5c6bfd7991956592"),
-    Shape("chunked_batched", 32, 128, 128, 1312, "last", "811d0003410fa49d"),
-    Shape("chunked_batched", 2, 256, 16, 1312, "last", "18f5726565c6d668"),
-    Shape("chunked_batched", 4, 256, 32, 1312, "last", "a72121e9a3614fcd"),
-    Shape("chunked_batched", 8, 256, 64, 1312, "last", "afdc854281531a94"),
-    Shape("chunked_batched", 16, 256, 128, 1312, "last", "b76f6b2546bec841"),
-    Shape("chunked_batched", 32, 256, 256, 1312, "last", "ccb27b1d446114e7"),
-    Shape("chunked_batched", 2, 512, 32, 1312, "last", "51866f92ce8035c5"),
-    Shape("chunked_batched", 4, 512, 64, 1312, "last", "bc43cc7afbbd3d9b"),
-    Shape("chunked_batched", 8, 512, 128, 1312, "last", "47f1008183983a8f"),
-    Shape("chunked_batched", 16, 512, 256, 1312, "last", "527bb7eb6c10e31b"),
-    Shape("chunked_batched", 2, 1024, 64, 1312, "last", "292760329536e53e"),
-    Shape("chunked_batched", 4, 1024, 128, 1312, "last", "8eeee90c48687de6"),
-    Shape("chunked_batched", 8, 1024, 256, 1312, "last", "c1c5d25fe382dd60"),
-    Shape("chunked_batched", 2, 2048, 128, 1312, "last", "e7ba91661355a7e8"),
-    Shape("chunked_batched", 4, 2048, 256, 1312, "last", "61ec23b2927525ae"),
+    Shape("single", 1, 128, 4, 0, "last", "219ae0f6f392ee0d", 6940),
+    Shape("single", 1, 256, 8, 0, "last", "8fc3e490215e3c7e", 7265),
+    Shape("single", 1, 512, 16, 0, "last", "e8b912478c64db05", 10618),
+    Shape("single", 1, 992, 31, 0, "last", "9b0b0307478f274e", 18259),
+    Shape("single", 1, 1536, 48, 0, "last", "f146d839fd7e41df", 26016),
+    Shape("single", 1, 2048, 64, 0, "last", "d7d701553845a8eb", 41726),
+    Shape("ragged", 8, 32, 8, 0, "last", "760e6674c960ba87", 7265),
+    Shape("ragged", 16, 32, 16, 0, "last", "546fae81a6467660", 10618),
+    Shape("ragged", 24, 32, 24, 0, "last", "c18070279800a29e", 14392),
+    Shape("ragged", 20, 64, 40, 0, "last", "c2113812d21ae153", 22104),
+    Shape("ragged", 32, 64, 64, 0, "last", "1b32f89183ca6a57", 41726),
+    Shape("ragged", 26, 128, 104, 0, "last", "d0d062ea12507a77", 53733),
+    Shape("ragged", 32, 160, 160, 0, "last", "eed841f858227c27", 100442),
+    Shape("ragged", 32, 256, 256, 0, "last", "f9b1c60668461482", 162293),
+    Shape("chunked", 1, 128, 4, 1296, "last", "e90b7256fdaea565"),
+    Shape("chunked", 1, 256, 8, 1296, "last", "71ce70ec4993de55"),
+    Shape("chunked", 1, 512, 16, 1296, "last", "839afd17f8675c94"),
+    Shape("chunked", 1, 992, 31, 1296, "last", "40452dff9c4b8a90"),
+    Shape("chunked", 1, 1536, 48, 1296, "last", "65e597b1d11b11c5"),
+    Shape("chunked", 1, 2048, 64, 1296, "last", "80436c667a4aff02"),
+    Shape("chunked_batched", 2, 128, 8, 1296, "last", "408a0c71014ea66c"),
+    Shape("chunked_batched", 4, 128, 16, 1296, "last", "dbbf6107e38efc01"),
+    Shape("chunked_batched", 8, 128, 32, 1296, "last", "73cd74a32e752726"),
+    Shape("chunked_batched", 16, 128, 64, 1296, "last", "c3f95030c954ef9d"),
+    Shape("chunked_batched", 32, 128, 128, 1296, "last", "261d372a206db047"),
+    Shape("chunked_batched", 2, 256, 16, 1296, "last", "39c32447c822aab0"),
+    Shape("chunked_batched", 4, 256, 32, 1296, "last", "905205f2adcf4dbe"),
+    Shape("chunked_batched", 8, 256, 64, 1296, "last", "dd147cddcd517ca7"),
+    Shape("chunked_batched", 16, 256, 128, 1296, "last", "fe019d22e38829ec"),
+    Shape("chunked_batched", 32, 256, 256, 1296, "last", "a83b39a5b73457ba"),
+    Shape("chunked_batched", 2, 512, 32, 1296, "last", "50a46a865447678e"),
+    Shape("chunked_batched", 4, 512, 64, 1296, "last", "d7bfe18b16b78596"),
+    Shape("chunked_batched", 8, 512, 128, 1296, "last", "efc349c670e931b2"),
+    Shape("chunked_batched", 16, 512, 256, 1296, "last", "29a1b6ff9293369b"),
+    Shape("chunked_batched", 2, 992, 62, 1296, "last", "d5ac861cd9e22dc6"),
+    Shape("chunked_batched", 4, 992, 124, 1296, "last", "fca4976504c73c33"),
+    Shape("chunked_batched", 8, 992, 248, 1296, "last", "ffa0247dc319efb0"),
+    Shape("chunked_batched", 2, 1536, 96, 1296, "last", "b2b5c718633b1512"),
+    Shape("chunked_batched", 4, 1536, 192, 1296, "last", "1e20dcbc9a3df6fe"),
+    Shape("chunked_batched", 2, 2048, 128, 1296, "last", "ba17ccc7d6d1ffc9"),
+    Shape("chunked_batched", 4, 2048, 256, 1296, "last", "bd2a9449b8ce5ca5"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -231,30 +229,74 @@ MATMULS = {
     ("query_key_value", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("query_key_value", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
+    ("query_key_value", 31): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("query_key_value", 40): multicast_2d(8, 8, 8, 1, 4, 5, 16, 5, 16),
+    ("query_key_value", 48): multicast_2d(8, 8, 8, 1, 4, 6, 8, 6, 16),
+    ("query_key_value", 62): multicast_2d(8, 8, 8, 1, 4, 8, 8, 8, 16),
     ("query_key_value", 64): multicast_2d(8, 8, 8, 1, 4, 8, 8, 8, 16),
+    ("query_key_value", 96): multicast_2d(8, 8, 8, 1, 4, 6, 8, 12, 16),
+    ("query_key_value", 104): multicast_2d(8, 8, 4, 1, 4, 13, 4, 13, 16),
+    ("query_key_value", 124): multicast_2d(8, 8, 8, 1, 4, 4, 8, 16, 16),
     ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 8, 8, 16, 16),
+    ("query_key_value", 160): multicast_2d(8, 8, 8, 1, 4, 10, 8, 20, 16),
+    ("query_key_value", 192): multicast_2d(8, 8, 8, 1, 4, 8, 8, 24, 16),
+    ("query_key_value", 248): multicast_2d(8, 8, 2, 1, 4, 31, 4, 31, 16),
     ("query_key_value", 256): multicast_2d(8, 8, 8, 1, 4, 8, 8, 32, 16),
     ("attention_output", 4): minimal(8, 8, 1, 8, 4, 1, 4),
     ("attention_output", 8): minimal(8, 8, 1, 8, 4, 1, 4),
     ("attention_output", 16): minimal(8, 8, 2, 8, 4, 1, 4),
+    ("attention_output", 24): minimal(8, 8, 3, 8, 4, 1, 4),
+    ("attention_output", 31): minimal(8, 8, 4, 8, 4, 1, 4),
     ("attention_output", 32): minimal(8, 8, 4, 8, 4, 1, 4),
+    ("attention_output", 40): minimal(8, 8, 5, 8, 4, 1, 4),
+    ("attention_output", 48): minimal(8, 8, 6, 8, 4, 1, 4),
+    ("attention_output", 62): minimal(8, 8, 8, 8, 4, 1, 4),
     ("attention_output", 64): minimal(8, 8, 8, 8, 4, 1, 4),
-    ("attention_output", 128): minimal(8, 8, 16, 8, 4, 1, 4),
-    ("attention_output", 256): minimal(8, 8, 16, 8, 4, 1, 4),
+    ("attention_output", 96): minimal(8, 8, 12, 8, 4, 1, 4),
+    ("attention_output", 104): minimal(8, 8, 13, 8, 4, 1, 4),
+    ("attention_output", 124): minimal(8, 8, 8, 8, 4, 1, 4),
+    ("attention_output", 128): minimal(8, 8, 8, 8, 4, 1, 4),
+    ("attention_output", 160): minimal(8, 8, 10, 8, 4, 1, 4),
+    ("attention_output", 192): minimal(8, 8, 6, 8, 4, 1, 4),
+    ("attention_output", 248): minimal(8, 8, 3, 8, 4, 1, 4),
+    ("attention_output", 256): minimal(8, 8, 4, 8, 2, 2, 2),
     ("gate_up", 4): minimal(8, 8, 1, 8, 24, 1, 4),
     ("gate_up", 8): minimal(8, 8, 1, 8, 24, 1, 4),
     ("gate_up", 16): minimal(8, 8, 2, 8, 24, 1, 4),
+    ("gate_up", 24): minimal(8, 8, 3, 8, 24, 1, 4),
+    ("gate_up", 31): minimal(8, 8, 4, 8, 12, 1, 4),
     ("gate_up", 32): minimal(8, 8, 4, 8, 12, 1, 4),
+    ("gate_up", 40): minimal(8, 8, 5, 8, 12, 1, 4),
+    ("gate_up", 48): minimal(8, 8, 6, 8, 12, 1, 4),
+    ("gate_up", 62): minimal(8, 8, 8, 8, 8, 1, 4),
     ("gate_up", 64): minimal(8, 8, 8, 8, 8, 1, 4),
-    ("gate_up", 128): minimal(8, 8, 8, 8, 12, 1, 4),
+    ("gate_up", 96): minimal(8, 8, 6, 8, 12, 1, 4),
+    ("gate_up", 104): minimal(8, 8, 13, 8, 4, 1, 4),
+    ("gate_up", 124): minimal(8, 8, 8, 8, 8, 1, 4),
+    ("gate_up", 128): minimal(8, 8, 8, 8, 6, 2, 2),
+    ("gate_up", 160): minimal(8, 8, 10, 8, 8, 1, 4),
+    ("gate_up", 192): minimal(8, 8, 6, 8, 12, 1, 4),
+    ("gate_up", 248): minimal(8, 8, 31, 2, 4, 1, 4),
     ("gate_up", 256): minimal(8, 8, 8, 8, 8, 1, 4),
     ("down", 4): minimal(8, 8, 1, 8, 4, 1, 4),
     ("down", 8): minimal(8, 8, 1, 8, 4, 1, 4),
     ("down", 16): minimal(8, 8, 2, 8, 4, 1, 4),
+    ("down", 24): minimal(8, 8, 3, 8, 4, 1, 4),
+    ("down", 31): minimal(8, 8, 4, 8, 4, 1, 4),
     ("down", 32): minimal(8, 8, 4, 8, 4, 1, 4),
+    ("down", 40): minimal(8, 8, 5, 8, 4, 1, 4),
+    ("down", 48): minimal(8, 8, 6, 8, 4, 1, 4),
+    ("down", 62): minimal(8, 8, 8, 8, 4, 1, 4),
     ("down", 64): minimal(8, 8, 8, 8, 4, 1, 4),
-    ("down", 128): minimal(8, 8, 16, 8, 4, 1, 4),
+    ("down", 96): minimal(8, 8, 12, 8, 4, 1, 4),
+    ("down", 104): minimal(8, 8, 13, 8, 4, 1, 4),
+    ("down", 124): minimal(8, 8, 8, 8, 4, 1, 4),
+    ("down", 128): minimal(8, 8, 8, 8, 4, 1, 4),
+    ("down", 160): minimal(8, 8, 10, 8, 4, 1, 4),
+    ("down", 192): minimal(8, 8, 12, 8, 4, 1, 4),
+    ("down", 248): minimal(8, 8, 16, 8, 4, 1, 4),
     ("down", 256): minimal(8, 8, 16, 8, 4, 1, 4),
     ("head", 1): multicast_1d(8, 8, 4, 1, 4, 1, 76, 1, 76),
 }
@@ -264,31 +306,22 @@ ATTENTION = {
     ("single", 1, 128): attention_chunks(32, 128),
     ("single", 1, 256): attention_chunks(64, 256),
     ("single", 1, 512): attention_chunks(128, 256),
-    ("single", 1, 1024): attention_chunks(256, 256),
+    ("single", 1, 992): attention_chunks(32, 32),
+    ("single", 1, 1536): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(64, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(128, 256),
-    ("batched", 4, 256): attention_chunks(256, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(256, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("batched", 4, 2048): attention_chunks(256, 256),
+    ("ragged", 8, 32): attention_chunks(64, 128),
+    ("ragged", 16, 32): attention_chunks(128, 128),
+    ("ragged", 24, 32): attention_chunks(64, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 32, 64): attention_chunks(128, 128),
+    ("ragged", 26, 128): attention_chunks(128, 128),
+    ("ragged", 32, 160): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
     ("chunked", 1, 128): attention_chunks(32, 128),
     ("chunked", 1, 256): attention_chunks(64, 128),
     ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 992): attention_chunks(32, 128),
+    ("chunked", 1, 1536): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
     ("chunked_batched", 2, 128): attention_chunks(64, 128),
     ("chunked_batched", 4, 128): attention_chunks(128, 128),
@@ -304,9 +337,11 @@ ATTENTION = {
     ("chunked_batched", 4, 512): attention_chunks(128, 128),
     ("chunked_batched", 8, 512): attention_chunks(128, 128),
     ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 992): attention_chunks(32, 128),
+    ("chunked_batched", 4, 992): attention_chunks(32, 128),
+    ("chunked_batched", 8, 992): attention_chunks(32, 128),
+    ("chunked_batched", 2, 1536): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1536): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
@@ -316,10 +351,21 @@ PLACES = {
     4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
-    32: Places(L1, DRAM, L1, L1),
+    24: Places(L1, L1, L1, DRAM),
+    31: Places(L1, L1, L1, L1),
+    32: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, L1),
+    48: Places(L1, L1, L1, L1),
+    62: Places(L1, L1, L1, L1),
     64: Places(L1, DRAM, L1, L1),
-    128: Places(L1, DRAM, DRAM, DRAM),
-    256: Places(L1, DRAM, DRAM, DRAM),
+    96: Places(DRAM, L1, L1, L1),
+    104: Places(L1, L1, DRAM, DRAM),
+    124: Places(DRAM, L1, L1, L1),
+    128: Places(L1, DRAM, L1, L1),
+    160: Places(L1, DRAM, L1, DRAM),
+    192: Places(L1, DRAM, L1, DRAM),
+    248: Places(L1, DRAM, L1, DRAM),
+    256: Places(L1, DRAM, L1, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -436,9 +482,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -452,7 +498,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -507,7 +553,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -518,7 +564,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -565,7 +611,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

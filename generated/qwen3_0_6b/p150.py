@@ -2,23 +2,25 @@
 
 Rebuild:   codegen build qwen3-0.6b --target p150
 Manifest:  models/qwen3-0.6b.toml
-Geometry:  b77a0caff61103ae
+Geometry:  a1531564095c3bf6
 
     28 layers of 1024 hidden and 3072 intermediate, 16 query and 8 key-value heads of 128, 151936 vocabulary
     40960 tokens of context, 4096 key-value blocks of 32 tokens
     bfloat16 weights, bfloat16 keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               128 320 640 1248 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 32        1024 6144 8192 together
+    ragged           up to 24        1536 together
+    ragged           up to 20        2560 together
+    ragged           up to 30        3840 together
+    chunked          1               128 320 640 1248 2048
+    chunked_batched  2 4 8 16 32     128
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1248 2048
 """
 
 from runtime.backend import ttnn
@@ -113,58 +115,47 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 keys and value
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+LENGTHS = (128, 320, 640, 1248, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 1024, 1536, 2560, 3840, 6144, 8192)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "06b1a9a366b741d6"),
-    Shape("single", 1, 256, 8, 0, "last", "117394b6c6719d24"),
-    Shape("single", 1, 512, 16, 0, "last", "44f8e91a10ada1a8"),
-    Shape("single", 1, 1024, 32, 0, "last", "16b0ac17d6d8a3a4"),
-    Shape("single", 1, 2048, 64, 0, "last", "4e4c7370d599026d"),
-    Shape("batched", 2, 128, 8, 0, "last", "0824c8b6a298d7bb"),
-    Shape("batched", 4, 128, 16, 0, "last", "bd5ef7e8a18f4005"),
-    Shape("batched", 8, 128, 32, 0, "last", "97648e5590834953"),
-    Shape("batched", 16, 128, 64, 0, "last", "032e3198f336a852"),
-    Shape("batched", 32, 128, 128, 0, "last", "489fbf8b6be9201d"),
-    Shape("batched", 2, 256, 16, 0, "last", "75bf0de43a8e5d28"),
-    Shape("batched", 4, 256, 32, 0, "last", "a118b1752812b602"),
-    Shape("batched", 8, 256, 64, 0, "last", "de2f7d47b77c81e5"),
-    Shape("batched", 16, 256, 128, 0, "last", "8d5aa27ac2b42015"),
-    Shape("batched", 32, 256, 256, 0, "last", "86bb26001198cc8e"),
-    Shape("batched", 2, 512, 32, 0, "last", "168d140a7c11be26"),
-    Shape("batched", 4, 512, 64, 0, "last", "6a777b24de335e77"),
-    Shape("batched", 8, 512, 128, 0, "last", "2a272e106d147fa0"),
-    Shape("batched", 16, 512, 256, 0, "last", "7a14d30706bb167e"),
-    Shape("batched", 2, 1024, 64, 0, "last", "d403116822a47a3c"),
-    Shape("batched", 4, 1024, 128, 0, "last", "8404430d0fd30dbd"),
-    Shape("batched", 8, 1024, 256, 0, "last", "e05b20e196f518df"),
-    Shape("batched", 2, 2048, 128, 0, "last", "535144c717efac5f"),
-    Shape("batched", 4, 2048, 256, 0, "last", "54f04d6de567318e"),
-    Shape("chunked", 1, 128, 4, 1312, "last", "2e7f4622d4bfba4e"),
-    Shape("chunked", 1, 256, 8, 1312, "last", "58ec469e899d11dd"),
-    Shape("chunked", 1, 512, 16, 1312, "last", "dec633982f0bdbd8"),
-    Shape("chunked", 1, 1024, 32, 1312, "last", "a2f671d73b63ba90"),
-    Shape("chunked", 1, 2048, 64, 1312, "last", "d33ee4a8e37eec9c"),
-    Shape("chunked_batched", 2, 128, 8, 1312, "last", "432f508ea7c42ec6"),
-    Shape("chunked_batched", 4, 128, 16, 1312, "last", "b5d97c89f5998486"),
-    Shape("chunked_batched", 8, 128, 32, 1312, "last", "daef460d6fa63f73"),
-    Shape("chunked_batched", 16, 128, 64, 1312, "last", "fd6ef4b80af66be0"),
-    Shape("chunked_batched", 32, 128, 128, 1312, "last", "860730716e6acd07"),
-    Shape("chunked_batched", 2, 256, 16, 1312, "last", "2eff9bd5d4bb112a"),
-    Shape("chunked_batched", 4, 256, 32, 1312, "last", "45a769778e4a5e93"),
-    Shape("chunked_batched", 8, 256, 64, 1312, "last", "3d7db5cd5a53ac2f"),
-    Shape("chunked_batched", 16, 256, 128, 1312, "last", "b02364bf22a7b8d3"),
-    Shape("chunked_batched", 32, 256, 256, 1312, "last", "d7fc82febbe13261"),
-    Shape("chunked_batched", 2, 512, 32, 1312, "last", "2a1a54bd1b211663"),
-    Shape("chunked_batched", 4, 512, 64, 1312, "last", "5f3c9ca945de8b68"),
-    Shape("chunked_batched", 8, 512, 128, 1312, "last", "e4565a53d5fd6566"),
-    Shape("chunked_batched", 16, 512, 256, 1312, "last", "067da9472dd0f27f"),
-    Shape("chunked_batched", 2, 1024, 64, 1312, "last", "8ae5eeef558db6de"),
-    Shape("chunked_batched", 4, 1024, 128, 1312, "last", "6a78bbf96cc831de"),
-    Shape("chunked_batched", 8, 1024, 256, 1312, "last", "c20504f6e2aec108"),
-    Shape("chunked_batched", 2, 2048, 128, 1312, "last", "781b972c66891bf7"),
-    Shape("chunked_batched", 4, 2048, 256, 1312, "last", "6547014f45416642"),
+    Shape("single", 1, 128, 4, 0, "last", "4a7fc1ac3a4586a5", 4861),
+    Shape("single", 1, 320, 10, 0, "last", "db9c0f0ed6aa2825", 5102),
+    Shape("single", 1, 640, 20, 0, "last", "68bcc57f52ddfcc6", 7022),
+    Shape("single", 1, 1248, 39, 0, "last", "55420188b924f39e", 11639),
+    Shape("single", 1, 2048, 64, 0, "last", "49f90d81c7856816", 18324),
+    Shape("ragged", 8, 32, 8, 0, "last", "ddf83d3e93019115", 5078),
+    Shape("ragged", 16, 32, 16, 0, "last", "a04a68211bfb418d", 6945),
+    Shape("ragged", 32, 32, 32, 0, "last", "96e6ad35eb73b31e", 10654),
+    Shape("ragged", 24, 64, 48, 0, "last", "332c7fb85ad2e55d", 14445),
+    Shape("ragged", 20, 128, 80, 0, "last", "c151a8c322aba4e5", 21096),
+    Shape("ragged", 30, 128, 120, 0, "last", "3c71eafc755361be", 29601),
+    Shape("ragged", 32, 192, 192, 0, "last", "92769c9409cb0c30", 47803),
+    Shape("ragged", 32, 256, 256, 0, "last", "1370c1ac0790cccd", 82870),
+    Shape("chunked", 1, 128, 4, 1304, "last", "987ae7bc8dced154"),
+    Shape("chunked", 1, 320, 10, 1304, "last", "d963e4beb51ea4ee"),
+    Shape("chunked", 1, 640, 20, 1304, "last", "3b28069b193f7516"),
+    Shape("chunked", 1, 1248, 39, 1304, "last", "a28283029a348f6c"),
+    Shape("chunked", 1, 2048, 64, 1304, "last", "06e3127a36b5f32e"),
+    Shape("chunked_batched", 2, 128, 8, 1304, "last", "47f4ae0beec40d62"),
+    Shape("chunked_batched", 4, 128, 16, 1304, "last", "a524030a81960999"),
+    Shape("chunked_batched", 8, 128, 32, 1304, "last", "99ace28bad8124e7"),
+    Shape("chunked_batched", 16, 128, 64, 1304, "last", "9b84fe73b9fde81d"),
+    Shape("chunked_batched", 32, 128, 128, 1304, "last", "334c82cb22db4a75"),
+    Shape("chunked_batched", 2, 320, 20, 1304, "last", "5e0887b14d593ae6"),
+    Shape("chunked_batched", 4, 320, 40, 1304, "last", "e7d2d673fec06f5a"),
+    Shape("chunked_batched", 8, 320, 80, 1304, "last", "483f8b7fe30e5e27"),
+    Shape("chunked_batched", 16, 320, 160, 1304, "last", "fd6dac900854c987"),
+    Shape("chunked_batched", 2, 640, 40, 1304, "last", "f1f18a236e834700"),
+    Shape("chunked_batched", 4, 640, 80, 1304, "last", "7dc86a6db1ccbe9f"),
+    Shape("chunked_batched", 8, 640, 160, 1304, "last", "df9be58c0b74f828"),
+    Shape("chunked_batched", 2, 1248, 78, 1304, "last", "604ee2ae1b36e8e5"),
+    Shape("chunked_batched", 4, 1248, 156, 1304, "last", "bf5fe64f61f817ea"),
+    Shape("chunked_batched", 2, 2048, 128, 1304, "last", "4c850094e8e13d4c"),
+    Shape("chunked_batched", 4, 2048, 256, 1304, "last", "016a35d192667cb4"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -230,31 +221,75 @@ def attention_chunks(query_tokens, key_tokens):
 MATMULS = {
     ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_2d(11, 8, 8, 1, 4, 1, 12, 1, 12),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 4, 1, 12, 1, 12),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 4, 2, 12, 2, 12),
     ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("query_key_value", 39): multicast_2d(11, 10, 8, 1, 4, 4, 12, 4, 12),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 4, 4, 12, 4, 12),
+    ("query_key_value", 48): multicast_2d(11, 10, 8, 1, 4, 5, 12, 5, 12),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
+    ("query_key_value", 78): multicast_2d(11, 10, 8, 1, 4, 4, 12, 8, 12),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 1, 4, 4, 12, 8, 12),
+    ("query_key_value", 120): multicast_2d(11, 10, 8, 1, 4, 6, 12, 12, 12),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 12),
+    ("query_key_value", 156): multicast_2d(11, 10, 8, 1, 4, 4, 12, 16, 12),
+    ("query_key_value", 160): multicast_2d(11, 10, 8, 1, 4, 4, 12, 16, 12),
+    ("query_key_value", 192): multicast_2d(11, 10, 8, 1, 4, 4, 12, 20, 12),
     ("query_key_value", 256): multicast_2d(11, 10, 8, 1, 4, 13, 4, 26, 12),
     ("attention_output", 4): minimal(11, 10, 1, 8, 4, 1, 4),
     ("attention_output", 8): minimal(11, 10, 1, 8, 4, 1, 4),
+    ("attention_output", 10): minimal(11, 10, 1, 8, 4, 1, 4),
     ("attention_output", 16): minimal(11, 10, 2, 8, 3, 2, 1),
+    ("attention_output", 20): minimal(11, 10, 2, 8, 3, 2, 1),
     ("attention_output", 32): minimal(11, 10, 4, 8, 3, 4, 1),
+    ("attention_output", 39): minimal(11, 10, 4, 8, 4, 1, 4),
+    ("attention_output", 40): minimal(11, 10, 4, 8, 4, 1, 4),
+    ("attention_output", 48): minimal(11, 10, 5, 8, 4, 1, 4),
     ("attention_output", 64): minimal(11, 10, 6, 8, 4, 1, 4),
+    ("attention_output", 78): minimal(11, 10, 8, 8, 4, 1, 4),
+    ("attention_output", 80): minimal(11, 10, 8, 8, 4, 1, 4),
+    ("attention_output", 120): minimal(11, 10, 11, 8, 4, 1, 4),
     ("attention_output", 128): minimal(11, 10, 12, 8, 4, 1, 4),
-    ("attention_output", 256): minimal(11, 10, 12, 8, 4, 1, 4),
+    ("attention_output", 156): minimal(11, 10, 15, 4, 4, 1, 4),
+    ("attention_output", 160): minimal(11, 10, 15, 4, 4, 1, 4),
+    ("attention_output", 192): minimal(11, 10, 9, 8, 4, 1, 4),
+    ("attention_output", 256): minimal(11, 10, 8, 8, 4, 1, 4),
     ("gate_up", 4): minimal(11, 10, 1, 8, 20, 1, 4),
     ("gate_up", 8): minimal(11, 10, 1, 8, 20, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 8, 20, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 8, 18, 2, 2),
+    ("gate_up", 20): minimal(11, 10, 2, 8, 18, 2, 2),
     ("gate_up", 32): minimal(11, 10, 4, 8, 18, 2, 2),
+    ("gate_up", 39): minimal(11, 10, 4, 8, 18, 2, 2),
+    ("gate_up", 40): minimal(11, 10, 4, 8, 18, 2, 2),
+    ("gate_up", 48): minimal(11, 10, 5, 4, 20, 1, 4),
     ("gate_up", 64): minimal(11, 10, 7, 4, 20, 1, 4),
+    ("gate_up", 78): minimal(11, 10, 4, 8, 18, 2, 2),
+    ("gate_up", 80): minimal(11, 10, 4, 8, 18, 2, 2),
+    ("gate_up", 120): minimal(11, 10, 12, 8, 6, 2, 2),
     ("gate_up", 128): minimal(11, 10, 14, 4, 6, 2, 2),
+    ("gate_up", 156): minimal(11, 10, 8, 8, 6, 2, 2),
+    ("gate_up", 160): minimal(11, 10, 8, 8, 6, 2, 2),
+    ("gate_up", 192): minimal(11, 10, 4, 8, 18, 2, 2),
     ("gate_up", 256): minimal(11, 10, 12, 8, 4, 1, 4),
     ("down", 4): minimal(11, 10, 1, 8, 4, 1, 4),
     ("down", 8): minimal(11, 10, 1, 8, 4, 1, 4),
+    ("down", 10): minimal(11, 10, 1, 8, 4, 1, 4),
     ("down", 16): minimal(11, 10, 2, 8, 3, 2, 1),
+    ("down", 20): minimal(11, 10, 2, 8, 3, 2, 1),
     ("down", 32): minimal(11, 10, 4, 8, 3, 4, 1),
+    ("down", 39): minimal(11, 10, 4, 8, 4, 1, 4),
+    ("down", 40): minimal(11, 10, 4, 8, 4, 1, 4),
+    ("down", 48): minimal(11, 10, 5, 8, 4, 1, 4),
     ("down", 64): minimal(11, 10, 6, 8, 4, 1, 4),
+    ("down", 78): minimal(11, 10, 8, 8, 4, 1, 4),
+    ("down", 80): minimal(11, 10, 8, 8, 4, 1, 4),
+    ("down", 120): minimal(11, 10, 11, 8, 4, 1, 4),
     ("down", 128): minimal(11, 10, 12, 8, 4, 1, 4),
+    ("down", 156): minimal(11, 10, 15, 4, 4, 1, 4),
+    ("down", 160): minimal(11, 10, 15, 4, 4, 1, 4),
+    ("down", 192): minimal(11, 10, 18, 6, 4, 1, 4),
     ("down", 256): minimal(11, 10, 8, 8, 4, 1, 4),
     ("head", 1): multicast_1d(11, 10, 4, 1, 4, 1, 44, 1, 44),
 }
@@ -262,51 +297,37 @@ MATMULS = {
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
     ("single", 1, 128): attention_chunks(32, 128),
-    ("single", 1, 256): attention_chunks(64, 256),
-    ("single", 1, 512): attention_chunks(128, 256),
-    ("single", 1, 1024): attention_chunks(256, 256),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(128, 128),
+    ("single", 1, 1248): attention_chunks(32, 32),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(64, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(64, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(128, 256),
-    ("batched", 4, 256): attention_chunks(256, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(128, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(256, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(128, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(128, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(128, 256),
-    ("batched", 4, 2048): attention_chunks(256, 256),
+    ("ragged", 8, 32): attention_chunks(64, 128),
+    ("ragged", 16, 32): attention_chunks(128, 128),
+    ("ragged", 32, 32): attention_chunks(64, 128),
+    ("ragged", 24, 64): attention_chunks(128, 128),
+    ("ragged", 20, 128): attention_chunks(128, 128),
+    ("ragged", 30, 128): attention_chunks(128, 128),
+    ("ragged", 32, 192): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
     ("chunked", 1, 128): attention_chunks(32, 128),
-    ("chunked", 1, 256): attention_chunks(64, 128),
-    ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(64, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(128, 128),
+    ("chunked", 1, 1248): attention_chunks(32, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
     ("chunked_batched", 2, 128): attention_chunks(64, 128),
     ("chunked_batched", 4, 128): attention_chunks(128, 128),
     ("chunked_batched", 8, 128): attention_chunks(64, 128),
     ("chunked_batched", 16, 128): attention_chunks(128, 128),
     ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(128, 128),
-    ("chunked_batched", 4, 256): attention_chunks(64, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(64, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(64, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1248): attention_chunks(32, 128),
+    ("chunked_batched", 4, 1248): attention_chunks(32, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
@@ -315,11 +336,22 @@ ATTENTION = {
 PLACES = {
     4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, L1),
     32: Places(L1, L1, L1, L1),
+    39: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, L1),
+    48: Places(L1, L1, L1, L1),
     64: Places(L1, L1, L1, L1),
+    78: Places(L1, L1, L1, L1),
+    80: Places(L1, L1, L1, L1),
+    120: Places(L1, L1, L1, L1),
     128: Places(L1, L1, L1, L1),
-    256: Places(L1, DRAM, DRAM, L1),
+    156: Places(L1, L1, L1, L1),
+    160: Places(L1, L1, L1, L1),
+    192: Places(L1, L1, L1, DRAM),
+    256: Places(L1, DRAM, L1, L1),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -436,9 +468,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -452,7 +484,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -507,7 +539,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -518,7 +550,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -565,7 +597,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

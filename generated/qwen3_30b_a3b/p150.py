@@ -2,25 +2,18 @@
 
 Rebuild:   codegen build qwen3-30b-a3b --target p150
 Manifest:  models/qwen3-30b-a3b.toml
-Geometry:  0b1abb8da7ad6726
+Geometry:  1b8d4bd1f8a3dbe9
 
     48 layers of 2048 hidden and 768 intermediate, 32 query and 4 key-value heads of 128, 151936 vocabulary
     40960 tokens of context, 4096 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128
-    batched          2 4 8 16        256
-    batched          2 4 8           512
-    batched          2 4             1024
-    batched          2               2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128
-    chunked_batched  2 4 8 16        256
-    chunked_batched  2 4 8           512
-    chunked_batched  2 4             1024
-    chunked_batched  2               2048
+    single           1               32 192 640 1280 2048
+    ragged           up to 16        512 together
+    ragged           up to 24        1536 together
+    ragged           up to 32        4096 together
+    chunked          1               32 192 640 1280 2048
 """
 
 from runtime.backend import ttnn
@@ -137,51 +130,27 @@ EXPERT_GRID = ttnn.CoreCoord(11, 10)  # no more columns than tiles of EXPERT_WID
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+WAVES = (1,)  # target.p150.waves
+LENGTHS = (32, 192, 640, 1280, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (512, 1536, 4096)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "37527bd7f98b8280"),
-    Shape("single", 1, 256, 8, 0, "last", "0dd95713d1c0f430"),
-    Shape("single", 1, 512, 16, 0, "last", "19ec13eecdf9f46c"),
-    Shape("single", 1, 1024, 32, 0, "last", "f35b65d99a0ba6d2"),
-    Shape("single", 1, 2048, 64, 0, "last", "df48c07a09133146"),
-    Shape("batched", 2, 128, 8, 0, "last", "d9638b31bdc3db02"),
-    Shape("batched", 4, 128, 16, 0, "last", "f69b3fd27ad9d641"),
-    Shape("batched", 8, 128, 32, 0, "last", "8ed0fb66b3664cf1"),
-    Shape("batched", 16, 128, 64, 0, "last", "306cab9ab51ee3d5"),
-    Shape("batched", 32, 128, 128, 0, "last", "adc614796d001df1"),
-    Shape("batched", 2, 256, 16, 0, "last", "0a264007747f98c9"),
-    Shape("batched", 4, 256, 32, 0, "last", "3a4dde37f72fac18"),
-    Shape("batched", 8, 256, 64, 0, "last", "745b78989b6e8d7e"),
-    Shape("batched", 16, 256, 128, 0, "last", "760875069839746d"),
-    Shape("batched", 2, 512, 32, 0, "last", "d8d0bc66cba5bc97"),
-    Shape("batched", 4, 512, 64, 0, "last", "18f5fd931dc62211"),
-    Shape("batched", 8, 512, 128, 0, "last", "7fc8f13afaab5cc5"),
-    Shape("batched", 2, 1024, 64, 0, "last", "458f3fafbb5a9ae0"),
-    Shape("batched", 4, 1024, 128, 0, "last", "66c3fa8b05ae4ce6"),
-    Shape("batched", 2, 2048, 128, 0, "last", "10ad2ffea7c47e1a"),
-    Shape("chunked", 1, 128, 4, 1312, "last", "9d360e56261569dc"),
-    Shape("chunked", 1, 256, 8, 1312, "last", "5be1c0a80fd6bd49"),
-    Shape("chunked", 1, 512, 16, 1312, "last", "d5fe66537d43c35b"),
-    Shape("chunked", 1, 1024, 32, 1312, "last", "9e6201c07855e461"),
-    Shape("chunked", 1, 2048, 64, 1312, "last", "c6b8061531ed9b0e"),
-    Shape("chunked_batched", 2, 128, 8, 1312, "last", "b5875263dbf89f88"),
-    Shape("chunked_batched", 4, 128, 16, 1312, "last", "9db33213fe392aad"),
-    Shape("chunked_batched", 8, 128, 32, 1312, "last", "af2fc45bc2e2c299"),
-    Shape("chunked_batched", 16, 128, 64, 1312, "last", "11a9057da8f8a478"),
-    Shape("chunked_batched", 32, 128, 128, 1312, "last", "d55195f4f689eb5d"),
-    Shape("chunked_batched", 2, 256, 16, 1312, "last", "cd801213d8173455"),
-    Shape("chunked_batched", 4, 256, 32, 1312, "last", "b946e99ab3d33ae0"),
-    Shape("chunked_batched", 8, 256, 64, 1312, "last", "329f7de9b4465487"),
-    Shape("chunked_batched", 16, 256, 128, 1312, "last", "cbd30c1c4c66c6a3"),
-    Shape("chunked_batched", 2, 512, 32, 1312, "last", "bd444f5a09dcc1aa"),
-    Shape("chunked_batched", 4, 512, 64, 1312, "last", "bd5bb85be74adb8e"),
-    Shape("chunked_batched", 8, 512, 128, 1312, "last", "95d4c5008b2f8586"),
-    Shape("chunked_batched", 2, 1024, 64, 1312, "last", "9752984a06a2621f"),
-    Shape("chunked_batched", 4, 1024, 128, 1312, "last", "f51ecb6529327d03"),
-    Shape("chunked_batched", 2, 2048, 128, 1312, "last", "ab2fa1bc4b8ff2f2"),
+    Shape("single", 1, 32, 1, 0, "last", "4a6eb075e4769e52", 58717),
+    Shape("single", 1, 192, 6, 0, "last", "98af8dad3639b875", 71835),
+    Shape("single", 1, 640, 20, 0, "last", "1e06be4efd36603a", 98220),
+    Shape("single", 1, 1280, 40, 0, "last", "e989b4f5e673a3aa", 137630),
+    Shape("single", 1, 2048, 64, 0, "last", "ad5f14264e7819b3", 188486),
+    Shape("ragged", 16, 32, 16, 0, "last", "11f4751ba1f6264a", 91169),
+    Shape("ragged", 24, 64, 48, 0, "last", "048b81ace0170652", 154967),
+    Shape("ragged", 32, 128, 128, 0, "last", "472a8754e81e89a2", 320264),
+    Shape("chunked", 1, 32, 1, 1304, "last", "198ac0f4f2c90242"),
+    Shape("chunked", 1, 192, 6, 1304, "last", "7735281bd148130c"),
+    Shape("chunked", 1, 640, 20, 1304, "last", "5d30ad234e63c8b3"),
+    Shape("chunked", 1, 1280, 40, 1304, "last", "d2dbabf8a90b192a"),
+    Shape("chunked", 1, 2048, 64, 1304, "last", "35798eaf4c6b8636"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -233,40 +202,52 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("query_key_value", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
+    ("query_key_value", 1): multicast_1d(11, 10, 8, 1, 1, 1, 2, 1, 2),
+    ("query_key_value", 6): multicast_1d(11, 10, 8, 2, 2, 6, 2, 6, 2),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
+    ("query_key_value", 48): multicast_2d(11, 10, 8, 1, 4, 5, 16, 5, 16),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 16),
-    ("attention_output", 4): multicast_2d(11, 4, 8, 1, 2, 1, 6, 1, 6),
-    ("attention_output", 8): multicast_2d(11, 8, 8, 1, 2, 1, 6, 1, 6),
+    ("attention_output", 1): multicast_1d(11, 10, 8, 1, 1, 1, 1, 1, 1),
+    ("attention_output", 6): multicast_2d(11, 6, 8, 1, 2, 1, 6, 1, 6),
     ("attention_output", 16): multicast_2d(11, 8, 8, 1, 3, 2, 6, 2, 6),
-    ("attention_output", 32): multicast_2d(11, 8, 8, 1, 3, 4, 6, 4, 6),
+    ("attention_output", 20): multicast_2d(11, 10, 8, 1, 3, 2, 6, 2, 6),
+    ("attention_output", 40): multicast_2d(11, 10, 8, 1, 3, 4, 6, 4, 6),
+    ("attention_output", 48): multicast_2d(11, 10, 8, 1, 3, 5, 6, 5, 6),
     ("attention_output", 64): multicast_2d(11, 10, 8, 1, 3, 7, 6, 7, 6),
     ("attention_output", 128): multicast_2d(11, 10, 8, 1, 3, 13, 6, 13, 6),
-    ("router", 4): multicast_2d(11, 4, 8, 1, 1, 1, 1, 1, 1),
-    ("router", 8): multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1),
+    ("router", 1): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("router", 6): multicast_2d(11, 6, 8, 1, 1, 1, 1, 1, 1),
     ("router", 16): multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1),
-    ("router", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1),
+    ("router", 20): multicast_2d(11, 10, 8, 2, 1, 2, 1, 2, 1),
+    ("router", 40): multicast_2d(11, 10, 8, 4, 1, 4, 1, 4, 1),
+    ("router", 48): multicast_2d(11, 10, 8, 1, 1, 5, 1, 5, 1),
     ("router", 64): multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1),
     ("router", 128): multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1),
-    ("counts", 4): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
-    ("counts", 8): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("counts", 1): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("counts", 6): multicast_2d(11, 1, 6, 1, 1, 1, 1, 1, 1),
     ("counts", 16): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("counts", 32): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("counts", 20): multicast_2d(11, 1, 5, 1, 1, 1, 1, 1, 1),
+    ("counts", 40): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("counts", 48): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
     ("counts", 64): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
     ("counts", 128): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("starts", 4): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
-    ("starts", 8): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
+    ("starts", 1): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
+    ("starts", 6): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
     ("starts", 16): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
-    ("starts", 32): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
+    ("starts", 20): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
+    ("starts", 40): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
+    ("starts", 48): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
     ("starts", 64): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
     ("starts", 128): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
-    ("ranks", 4): multicast_2d(11, 4, 4, 1, 1, 1, 1, 1, 1),
-    ("ranks", 8): multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1),
+    ("ranks", 1): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("ranks", 6): multicast_2d(11, 6, 6, 1, 1, 1, 1, 1, 1),
     ("ranks", 16): multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1),
-    ("ranks", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1),
+    ("ranks", 20): multicast_2d(11, 10, 5, 2, 1, 2, 1, 2, 1),
+    ("ranks", 40): multicast_2d(11, 10, 8, 4, 1, 4, 1, 4, 1),
+    ("ranks", 48): multicast_2d(11, 10, 8, 1, 1, 5, 1, 5, 1),
     ("ranks", 64): multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1),
     ("ranks", 128): multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1),
     ("head", 1): multicast_1d(11, 10, 8, 1, 4, 1, 44, 1, 44),
@@ -274,54 +255,29 @@ MATMULS = {
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
-    ("single", 1, 256): attention_chunks(128, 256),
-    ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 32): attention_chunks(32, 32),
+    ("single", 1, 192): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
-    ("chunked", 1, 256): attention_chunks(128, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 24, 64): attention_chunks(128, 128),
+    ("ragged", 32, 128): attention_chunks(128, 128),
+    ("chunked", 1, 32): attention_chunks(32, 128),
+    ("chunked", 1, 192): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, DRAM),
-    8: Places(L1, L1, L1, DRAM),
+    1: Places(L1, L1, L1, DRAM),
+    6: Places(L1, L1, L1, DRAM),
     16: Places(L1, L1, L1, DRAM),
-    32: Places(L1, L1, L1, DRAM),
+    20: Places(L1, L1, L1, DRAM),
+    40: Places(L1, L1, L1, DRAM),
+    48: Places(L1, L1, L1, DRAM),
     64: Places(L1, L1, L1, DRAM),
     128: Places(L1, L1, L1, DRAM),
 }
@@ -481,9 +437,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -497,9 +453,8 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
-    "chunked_batched": chunked_inputs,
 }
 SAMPLING_INPUTS = (
     Input("top_k", (ROW_SLOTS,), ttnn.uint32, "changed"),
@@ -552,7 +507,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -563,7 +518,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -584,35 +539,10 @@ def attend_chunked(query, key, value, key_cache, value_cache, inputs, shape):
     return ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
 
 
-def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, shape):
-    """Chunks of several rows that start at one position: queries become a batch, since each row has its own cache."""
-    rows = ttnn.transpose(
-        ttnn.reshape(query, (QUERY_HEADS, shape.rows, shape.tokens, HEAD_DIM)),
-        0,
-        1,
-        memory_config=PLACES[shape.token_tiles].heads,
-    )
-    attended = ttnn.transformer.chunked_scaled_dot_product_attention(
-        rows,
-        key_cache,
-        value_cache,
-        inputs.read_table,
-        chunk_start_idx_tensor=inputs.start,
-        scale=ATTENTION_SCALE,
-        memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["chunked_batched", shape.rows, shape.tokens],
-        compute_kernel_config=ATTENTION_COMPUTE,
-    )
-    ttnn.deallocate(rows)
-    joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
-    return ttnn.reshape(joined, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
-
-
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
-    "chunked_batched": attend_chunked_batched,
 }
 
 

@@ -2,17 +2,17 @@
 
 Rebuild:   codegen build qwen3.5-27b --target p150
 Manifest:  models/qwen3.5-27b.toml
-Geometry:  9e5e609ac8b648cb
+Geometry:  f8a3b07d9aeed841
 
     64 layers of 5120 hidden and 17408 intermediate, 24 query and 4 key-value heads of 256, 248320 vocabulary
     12288 tokens of context, 384 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2               128 256 512 1024
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2               128 256 512 1024
+    single           1               96 320 640 1280 2048
+    batched          2               96 320 640
+    chunked          1               96 320 640 1280 2048
+    chunked_batched  2               96 320 640
 """
 
 from runtime.backend import ttnn
@@ -158,28 +158,26 @@ DELTA_COMPUTE = (
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+LENGTHS = (96, 320, 640, 1280, 2048)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "3b9699e13fd1570b"),
-    Shape("single", 1, 256, 8, 0, "last", "a2eb52f651c85035"),
-    Shape("single", 1, 512, 16, 0, "last", "7f8d60e3f04b6b40"),
-    Shape("single", 1, 1024, 32, 0, "last", "c3bbff4ec038b408"),
-    Shape("single", 1, 2048, 64, 0, "last", "8d4658965b81aeca"),
-    Shape("batched", 2, 128, 8, 0, "last", "83dc45522d909cee"),
-    Shape("batched", 2, 256, 16, 0, "last", "51a3f37c5361451a"),
-    Shape("batched", 2, 512, 32, 0, "last", "27ea49c334720aff"),
-    Shape("batched", 2, 1024, 64, 0, "last", "243e55d1c19b49ea"),
-    Shape("chunked", 1, 128, 4, 416, "last", "620413d9e2d15513"),
-    Shape("chunked", 1, 256, 8, 416, "last", "6a99bcf6b5f546d9"),
-    Shape("chunked", 1, 512, 16, 416, "last", "28ecd6b3d035032c"),
-    Shape("chunked", 1, 1024, 32, 416, "last", "6415382072a1106a"),
-    Shape("chunked", 1, 2048, 64, 416, "last", "c936648714aa150c"),
-    Shape("chunked_batched", 2, 128, 8, 416, "last", "0369efa389ea2253"),
-    Shape("chunked_batched", 2, 256, 16, 416, "last", "e1f84bd2365ff7b4"),
-    Shape("chunked_batched", 2, 512, 32, 416, "last", "6723c8ac7605458e"),
-    Shape("chunked_batched", 2, 1024, 64, 416, "last", "724ff91b90250ddd"),
+    Shape("single", 1, 96, 3, 0, "last", "b623b55da9b97be4"),
+    Shape("single", 1, 320, 10, 0, "last", "bd468ad4ee7158d5"),
+    Shape("single", 1, 640, 20, 0, "last", "0f52c4d62b5ec84c"),
+    Shape("single", 1, 1280, 40, 0, "last", "dbb9bf87c5052d88"),
+    Shape("single", 1, 2048, 64, 0, "last", "dd2354368a4d4c5b"),
+    Shape("batched", 2, 96, 6, 0, "last", "c423449d83ab41ec"),
+    Shape("batched", 2, 320, 20, 0, "last", "1c3097c89560bb43"),
+    Shape("batched", 2, 640, 40, 0, "last", "aa600f91166e27c1"),
+    Shape("chunked", 1, 96, 3, 408, "last", "c11465e2e782f8b7"),
+    Shape("chunked", 1, 320, 10, 408, "last", "4d6687da02a8ba2c"),
+    Shape("chunked", 1, 640, 20, 408, "last", "d0b097a6b42fb9f9"),
+    Shape("chunked", 1, 1280, 40, 408, "last", "78ab66356359590c"),
+    Shape("chunked", 1, 2048, 64, 408, "last", "68fce091d3e44d79"),
+    Shape("chunked_batched", 2, 96, 6, 408, "last", "767dcfd35f6d41a3"),
+    Shape("chunked_batched", 2, 320, 20, 408, "last", "b1dc61471da4b1cb"),
+    Shape("chunked_batched", 2, 640, 40, 408, "last", "4a1f9c45172ddfd9"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -243,55 +241,65 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("mixed", 4): multicast_1d(11, 10, 8, 1, 3, 4, 3, 4, 3),
-    ("mixed", 8): multicast_1d(11, 10, 8, 1, 3, 8, 3, 8, 3),
-    ("mixed", 16): multicast_2d(11, 8, 8, 1, 4, 2, 32, 2, 32),
-    ("mixed", 32): multicast_2d(11, 8, 5, 1, 4, 4, 32, 4, 32),
+    ("mixed", 3): multicast_1d(11, 10, 8, 1, 3, 3, 3, 3, 3),
+    ("mixed", 6): multicast_1d(11, 10, 8, 1, 3, 6, 3, 6, 3),
+    ("mixed", 10): multicast_2d(11, 10, 8, 1, 3, 1, 30, 1, 30),
+    ("mixed", 20): multicast_2d(11, 10, 8, 1, 4, 2, 32, 2, 32),
+    ("mixed", 40): multicast_2d(11, 10, 5, 1, 4, 4, 32, 4, 32),
     ("mixed", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 32),
-    ("output_gate", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("output_gate", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
-    ("output_gate", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
-    ("output_gate", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
+    ("output_gate", 3): multicast_1d(11, 10, 8, 1, 2, 3, 2, 3, 2),
+    ("output_gate", 6): multicast_1d(11, 10, 8, 2, 2, 6, 2, 6, 2),
+    ("output_gate", 10): multicast_2d(11, 10, 8, 1, 3, 1, 18, 1, 18),
+    ("output_gate", 20): multicast_2d(11, 10, 8, 1, 3, 2, 18, 2, 18),
+    ("output_gate", 40): multicast_2d(11, 10, 8, 1, 3, 4, 18, 4, 18),
     ("output_gate", 64): multicast_2d(11, 10, 8, 1, 3, 7, 18, 7, 18),
-    ("rates", 4): multicast_2d(11, 4, 8, 1, 1, 1, 1, 1, 1),
-    ("rates", 8): multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1),
-    ("rates", 16): multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1),
-    ("rates", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1),
+    ("rates", 3): multicast_2d(11, 3, 8, 1, 1, 1, 1, 1, 1),
+    ("rates", 6): multicast_2d(11, 6, 8, 1, 1, 1, 1, 1, 1),
+    ("rates", 10): multicast_2d(11, 10, 8, 1, 1, 1, 1, 1, 1),
+    ("rates", 20): multicast_2d(11, 10, 8, 2, 1, 2, 1, 2, 1),
+    ("rates", 40): multicast_2d(11, 10, 8, 4, 1, 4, 1, 4, 1),
     ("rates", 64): multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1),
-    ("tails", 4): multicast_1d(11, 10, 4, 1, 3, 1, 3, 1, 3),
-    ("tails", 8): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
-    ("tails", 16): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
-    ("tails", 32): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
+    ("tails", 3): multicast_1d(11, 10, 3, 1, 3, 1, 3, 1, 3),
+    ("tails", 6): multicast_1d(11, 10, 6, 1, 3, 1, 3, 1, 3),
+    ("tails", 10): multicast_1d(11, 10, 5, 1, 3, 1, 3, 1, 3),
+    ("tails", 20): multicast_1d(11, 10, 5, 1, 3, 1, 3, 1, 3),
+    ("tails", 40): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
     ("tails", 64): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
-    ("delta_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("delta_output", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
-    ("delta_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
-    ("delta_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("delta_output", 3): multicast_1d(11, 10, 8, 1, 2, 3, 2, 3, 2),
+    ("delta_output", 6): multicast_1d(11, 10, 8, 2, 2, 6, 2, 6, 2),
+    ("delta_output", 10): multicast_2d(11, 10, 8, 1, 3, 1, 15, 1, 15),
+    ("delta_output", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
+    ("delta_output", 40): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
     ("delta_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
-    ("query_key_value", 4): multicast_1d(11, 10, 8, 1, 3, 4, 3, 4, 3),
-    ("query_key_value", 8): multicast_1d(11, 10, 8, 1, 3, 8, 3, 8, 3),
-    ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 24, 2, 24),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 24, 4, 24),
+    ("query_key_value", 3): multicast_1d(11, 10, 8, 1, 3, 3, 3, 3, 3),
+    ("query_key_value", 6): multicast_1d(11, 10, 8, 1, 3, 6, 3, 6, 3),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 24, 1, 24),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 4, 2, 24, 2, 24),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 4, 4, 24, 4, 24),
     ("query_key_value", 64): multicast_2d(11, 10, 5, 1, 4, 7, 24, 7, 24),
-    ("attention_gate", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("attention_gate", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
-    ("attention_gate", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
-    ("attention_gate", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
-    ("attention_gate", 64): multicast_2d(11, 10, 8, 1, 3, 7, 18, 7, 18),
-    ("attention_output", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("attention_output", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
-    ("attention_output", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
-    ("attention_output", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
-    ("attention_output", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
-    ("gate_up", 4): minimal(11, 10, 1, 8, 52, 1, 4),
-    ("gate_up", 8): minimal(11, 10, 1, 8, 52, 1, 4),
-    ("gate_up", 16): minimal(11, 10, 2, 5, 50, 2, 2),
-    ("gate_up", 32): minimal(11, 10, 4, 8, 20, 1, 4),
+    ("attention_gate", 3): multicast_1d(11, 10, 8, 1, 2, 3, 2, 3, 2),
+    ("attention_gate", 6): multicast_1d(11, 10, 8, 2, 2, 6, 2, 6, 2),
+    ("attention_gate", 10): multicast_2d(11, 10, 8, 1, 3, 1, 18, 1, 18),
+    ("attention_gate", 20): multicast_2d(11, 10, 8, 1, 3, 2, 18, 2, 18),
+    ("attention_gate", 40): multicast_2d(11, 10, 8, 1, 3, 4, 18, 4, 18),
+    ("attention_gate", 64): multicast_2d(11, 10, 5, 1, 3, 7, 18, 7, 18),
+    ("attention_output", 3): multicast_1d(11, 10, 8, 1, 2, 3, 2, 3, 2),
+    ("attention_output", 6): multicast_1d(11, 10, 8, 2, 2, 6, 2, 6, 2),
+    ("attention_output", 10): multicast_2d(11, 10, 8, 1, 3, 1, 15, 1, 15),
+    ("attention_output", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 40): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
+    ("attention_output", 64): multicast_2d(11, 10, 6, 1, 4, 7, 16, 7, 16),
+    ("gate_up", 3): minimal(11, 10, 1, 8, 52, 1, 4),
+    ("gate_up", 6): minimal(11, 10, 1, 8, 52, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 8, 52, 1, 4),
+    ("gate_up", 20): minimal(11, 10, 2, 5, 50, 2, 2),
+    ("gate_up", 40): minimal(11, 10, 4, 8, 20, 1, 4),
     ("gate_up", 64): minimal(11, 10, 7, 8, 20, 1, 4),
-    ("down", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("down", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
-    ("down", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
-    ("down", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("down", 3): multicast_1d(11, 10, 8, 1, 2, 3, 2, 3, 2),
+    ("down", 6): multicast_1d(11, 10, 8, 2, 2, 6, 2, 6, 2),
+    ("down", 10): multicast_2d(11, 10, 8, 1, 3, 1, 15, 1, 15),
+    ("down", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 40): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
     ("down", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
     ("head", 1): multicast_1d(11, 10, 5, 1, 4, 1, 72, 1, 72),
 }
@@ -303,33 +311,32 @@ CONVOLUTION = ttnn.QkvCausalConv1dSiluProgramConfig(channel_chunk_size=256)
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(32, 128),
-    ("single", 1, 256): attention_chunks(64, 256),
-    ("single", 1, 512): attention_chunks(128, 256),
-    ("single", 1, 1024): attention_chunks(256, 256),
+    ("single", 1, 96): attention_chunks(32, 32),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(64, 128),
-    ("batched", 2, 256): attention_chunks(128, 256),
-    ("batched", 2, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(32, 128),
-    ("chunked", 1, 256): attention_chunks(64, 128),
-    ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("batched", 2, 96): attention_chunks(32, 32),
+    ("batched", 2, 320): attention_chunks(64, 64),
+    ("batched", 2, 640): attention_chunks(128, 128),
+    ("chunked", 1, 96): attention_chunks(32, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(64, 128),
-    ("chunked_batched", 2, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 96): attention_chunks(32, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
-    8: Places(L1, L1, L1, L1),
-    16: Places(L1, L1, L1, L1),
-    32: Places(DRAM, DRAM, DRAM, L1),
-    64: Places(DRAM, DRAM, DRAM, DRAM),
+    3: Places(L1, L1, L1, L1),
+    6: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
+    20: Places(DRAM, L1, L1, L1),
+    40: Places(DRAM, L1, L1, L1),
+    64: Places(DRAM, L1, L1, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------

@@ -2,19 +2,15 @@
 
 Rebuild:   codegen build qwen3.5-35b-a3b --target p150
 Manifest:  models/qwen3.5-35b-a3b.toml
-Geometry:  ce827d68202b0952
+Geometry:  c74af5873017a4f8
 
     40 layers of 2048 hidden and 512 intermediate, 16 query and 2 key-value heads of 256, 248320 vocabulary
     131072 tokens of context, 8192 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat16 keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8           128 256 512 1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8           128 256 512 1024
-    chunked_batched  2 4             2048
+    single           1               32 224 640 1248 2048
+    chunked          1               32 224 640 1248 2048
 """
 
 from runtime.backend import ttnn
@@ -77,7 +73,7 @@ TOP_K = 32  # candidates that sampling draws from: one tile of columns
 CONTEXT = 131072  # target.p150.context
 BLOCK_SIZE = 32  # target.p150.block_size
 KEY_VALUE_BLOCKS = 8192  # target.p150.key_value_blocks
-MOST_TOKENS = 8192  # of a pass: the constants of routing are this large
+MOST_TOKENS = 2048  # of a pass: the constants of routing are this large
 PREFILL_CHUNK = 2048  # target.p150.prefill_chunk
 ALIGNMENT = 128  # lcm(32 block, 128 attention chunk, 32 recurrent chunk)
 
@@ -185,49 +181,21 @@ EXPERT_GRID = ttnn.CoreCoord(11, 10)  # no more columns than tiles of EXPERT_WID
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+WAVES = (1,)  # target.p150.waves
+LENGTHS = (32, 224, 640, 1248, 2048)  # target.p150.lengths
 
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "6182705d6febe44b"),
-    Shape("single", 1, 256, 8, 0, "last", "e139e66a5fe1f992"),
-    Shape("single", 1, 512, 16, 0, "last", "4864fc08c89cf373"),
-    Shape("single", 1, 1024, 32, 0, "last", "987b9d4b18bc7649"),
-    Shape("single", 1, 2048, 64, 0, "last", "0141816e7eb22093"),
-    Shape("batched", 2, 128, 8, 0, "last", "e9a5e237067622f4"),
-    Shape("batched", 4, 128, 16, 0, "last", "48621085a7c20cf8"),
-    Shape("batched", 8, 128, 32, 0, "last", "3e47c3b0a558bb35"),
-    Shape("batched", 2, 256, 16, 0, "last", "9f1c44988036aa44"),
-    Shape("batched", 4, 256, 32, 0, "last", "7ab7ff9d79b09c7a"),
-    Shape("batched", 8, 256, 64, 0, "last", "6ae1409417a1fc7d"),
-    Shape("batched", 2, 512, 32, 0, "last", "38f63c0e274a2be1"),
-    Shape("batched", 4, 512, 64, 0, "last", "31432cb6c17cf1f0"),
-    Shape("batched", 8, 512, 128, 0, "last", "e7babe8730ec407b"),
-    Shape("batched", 2, 1024, 64, 0, "last", "0b9377fd1ba183dd"),
-    Shape("batched", 4, 1024, 128, 0, "last", "5002b4eafe76ff72"),
-    Shape("batched", 8, 1024, 256, 0, "last", "65370335ba151da9"),
-    Shape("batched", 2, 2048, 128, 0, "last", "0afecb4aa637ecf3"),
-    Shape("batched", 4, 2048, 256, 0, "last", "5144519da90af423"),
-    Shape("chunked", 1, 128, 4, 4128, "last", "ddc2a7a3e2cb76d9"),
-    Shape("chunked", 1, 256, 8, 4128, "last", "ccc89ae499eb77ae"),
-    Shape("chunked", 1, 512, 16, 4128, "last", "0e76800120413c76"),
-    Shape("chunked", 1, 1024, 32, 4128, "last", "6b946da070d6d99d"),
-    Shape("chunked", 1, 2048, 64, 4128, "last", "952f20923dc3e97f"),
-    Shape("chunked_batched", 2, 128, 8, 4128, "last", "dee5c6e08b07bbb3"),
-    Shape("chunked_batched", 4, 128, 16, 4128, "last", "5a0d75fdae00c65f"),
-    Shape("chunked_batched", 8, 128, 32, 4128, "last", "b0d9d8f8c07fd2c9"),
-    Shape("chunked_batched", 2, 256, 16, 4128, "last", "497917c43a817877"),
-    Shape("chunked_batched", 4, 256, 32, 4128, "last", "cf96a34502f0c463"),
-    Shape("chunked_batched", 8, 256, 64, 4128, "last", "235d034071a32eac"),
-    Shape("chunked_batched", 2, 512, 32, 4128, "last", "8d638770058c0131"),
-    Shape("chunked_batched", 4, 512, 64, 4128, "last", "74b6a76da4b6af90"),
-    Shape("chunked_batched", 8, 512, 128, 4128, "last", "4d719869fb828cd9"),
-    Shape("chunked_batched", 2, 1024, 64, 4128, "last", "c4c8432fbbc52206"),
-    Shape("chunked_batched", 4, 1024, 128, 4128, "last", "cb0d33dd1d56d71a"),
-    Shape("chunked_batched", 8, 1024, 256, 4128, "last", "d99cffd0e69f1f36"),
-    Shape("chunked_batched", 2, 2048, 128, 4128, "last", "5ede8537309c345f"),
-    Shape("chunked_batched", 4, 2048, 256, 4128, "last", "7d4a7e29874bae3b"),
+    Shape("single", 1, 32, 1, 0, "last", "fc13ff83662d2948"),
+    Shape("single", 1, 224, 7, 0, "last", "6c512f6eeaeb18f8"),
+    Shape("single", 1, 640, 20, 0, "last", "cb31c1015998781c"),
+    Shape("single", 1, 1248, 39, 0, "last", "2d1b5709b792c756"),
+    Shape("single", 1, 2048, 64, 0, "last", "6c0e82d20345c8ab"),
+    Shape("chunked", 1, 32, 1, 4120, "last", "94ca1b58846b97b5"),
+    Shape("chunked", 1, 224, 7, 4120, "last", "7ed8bbfa9484e688"),
+    Shape("chunked", 1, 640, 20, 4120, "last", "1c4b7e96a91497ce"),
+    Shape("chunked", 1, 1248, 39, 4120, "last", "cadc778a0cd9e861"),
+    Shape("chunked", 1, 2048, 64, 4120, "last", "e33db35eb227c083"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -291,170 +259,110 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("mixed", 4): multicast_1d(11, 10, 8, 1, 3, 4, 3, 4, 3),
-    ("mixed", 8): multicast_1d(11, 10, 8, 1, 3, 8, 3, 8, 3),
-    ("mixed", 16): multicast_2d(11, 8, 8, 1, 4, 2, 24, 2, 24),
-    ("mixed", 32): multicast_2d(11, 8, 8, 1, 4, 4, 24, 4, 24),
+    ("mixed", 1): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
+    ("mixed", 7): multicast_1d(11, 10, 8, 1, 3, 7, 3, 7, 3),
+    ("mixed", 20): multicast_2d(11, 10, 8, 1, 4, 2, 24, 2, 24),
+    ("mixed", 39): multicast_2d(11, 10, 8, 1, 4, 4, 24, 4, 24),
     ("mixed", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 24),
-    ("mixed", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 24),
-    ("mixed", 256): multicast_2d(11, 10, 8, 1, 4, 13, 4, 26, 24),
-    ("output_gate", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("output_gate", 8): multicast_2d(11, 8, 8, 1, 3, 1, 12, 1, 12),
-    ("output_gate", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
-    ("output_gate", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("output_gate", 1): multicast_1d(11, 10, 8, 1, 1, 1, 2, 1, 2),
+    ("output_gate", 7): multicast_2d(11, 7, 8, 1, 3, 1, 12, 1, 12),
+    ("output_gate", 20): multicast_2d(11, 10, 8, 1, 4, 2, 12, 2, 12),
+    ("output_gate", 39): multicast_2d(11, 10, 8, 1, 4, 4, 12, 4, 12),
     ("output_gate", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
-    ("output_gate", 128): multicast_2d(11, 10, 4, 1, 4, 13, 12, 13, 12),
-    ("output_gate", 256): multicast_2d(11, 10, 8, 1, 4, 13, 4, 26, 12),
-    ("rates", 4): multicast_2d(11, 4, 8, 1, 1, 1, 1, 1, 1),
-    ("rates", 8): multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1),
-    ("rates", 16): multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1),
-    ("rates", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1),
+    ("rates", 1): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("rates", 7): multicast_2d(11, 7, 8, 1, 1, 1, 1, 1, 1),
+    ("rates", 20): multicast_2d(11, 10, 8, 2, 1, 2, 1, 2, 1),
+    ("rates", 39): multicast_2d(11, 10, 8, 4, 1, 4, 1, 4, 1),
     ("rates", 64): multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1),
-    ("rates", 128): multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1),
-    ("rates", 256): multicast_2d(11, 10, 8, 2, 1, 26, 1, 26, 1),
-    ("tails", 4): multicast_1d(11, 10, 4, 1, 3, 1, 3, 1, 3),
-    ("tails", 8): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
-    ("tails", 16): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
-    ("tails", 32): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
+    ("tails", 1): multicast_1d(11, 10, 1, 1, 3, 1, 3, 1, 3),
+    ("tails", 7): multicast_1d(11, 10, 7, 1, 3, 1, 3, 1, 3),
+    ("tails", 20): multicast_1d(11, 10, 5, 1, 3, 1, 3, 1, 3),
+    ("tails", 39): multicast_1d(11, 10, 3, 1, 3, 1, 3, 1, 3),
     ("tails", 64): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
-    ("tails", 128): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
-    ("tails", 256): multicast_1d(11, 10, 8, 1, 3, 1, 3, 1, 3),
-    ("delta_output", 4): multicast_2d(11, 4, 8, 1, 2, 1, 6, 1, 6),
-    ("delta_output", 8): multicast_2d(11, 8, 8, 1, 2, 1, 6, 1, 6),
-    ("delta_output", 16): multicast_2d(11, 8, 8, 1, 3, 2, 6, 2, 6),
-    ("delta_output", 32): multicast_2d(11, 8, 8, 1, 3, 4, 6, 4, 6),
+    ("delta_output", 1): multicast_1d(11, 10, 8, 1, 1, 1, 1, 1, 1),
+    ("delta_output", 7): multicast_2d(11, 7, 8, 1, 2, 1, 6, 1, 6),
+    ("delta_output", 20): multicast_2d(11, 10, 8, 1, 3, 2, 6, 2, 6),
+    ("delta_output", 39): multicast_2d(11, 10, 8, 1, 3, 4, 6, 4, 6),
     ("delta_output", 64): multicast_2d(11, 10, 8, 1, 3, 7, 6, 7, 6),
-    ("delta_output", 128): multicast_2d(11, 10, 8, 1, 3, 13, 6, 13, 6),
-    ("delta_output", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 6),
-    ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("query_key_value", 8): multicast_2d(11, 8, 8, 1, 3, 1, 15, 1, 15),
-    ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 4, 2, 16, 2, 16),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("query_key_value", 1): multicast_1d(11, 10, 8, 1, 1, 1, 2, 1, 2),
+    ("query_key_value", 7): multicast_2d(11, 7, 8, 1, 3, 1, 15, 1, 15),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 4, 2, 16, 2, 16),
+    ("query_key_value", 39): multicast_2d(11, 10, 8, 1, 4, 4, 16, 4, 16),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 4, 7, 16, 7, 16),
-    ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 8, 13, 16),
-    ("query_key_value", 256): multicast_2d(11, 10, 8, 1, 4, 13, 4, 26, 16),
-    ("attention_gate", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
-    ("attention_gate", 8): multicast_2d(11, 8, 8, 1, 3, 1, 12, 1, 12),
-    ("attention_gate", 16): multicast_2d(11, 8, 8, 1, 4, 2, 12, 2, 12),
-    ("attention_gate", 32): multicast_2d(11, 8, 8, 1, 4, 4, 12, 4, 12),
+    ("attention_gate", 1): multicast_1d(11, 10, 8, 1, 1, 1, 2, 1, 2),
+    ("attention_gate", 7): multicast_2d(11, 7, 8, 1, 3, 1, 12, 1, 12),
+    ("attention_gate", 20): multicast_2d(11, 10, 8, 1, 4, 2, 12, 2, 12),
+    ("attention_gate", 39): multicast_2d(11, 10, 8, 1, 4, 4, 12, 4, 12),
     ("attention_gate", 64): multicast_2d(11, 10, 8, 1, 4, 7, 12, 7, 12),
-    ("attention_gate", 128): multicast_2d(11, 10, 4, 1, 4, 13, 12, 13, 12),
-    ("attention_gate", 256): multicast_2d(11, 10, 8, 1, 4, 13, 4, 26, 12),
-    ("attention_output", 4): multicast_2d(11, 4, 8, 1, 2, 1, 6, 1, 6),
-    ("attention_output", 8): multicast_2d(11, 8, 8, 1, 2, 1, 6, 1, 6),
-    ("attention_output", 16): multicast_2d(11, 8, 8, 1, 3, 2, 6, 2, 6),
-    ("attention_output", 32): multicast_2d(11, 8, 8, 1, 3, 4, 6, 4, 6),
+    ("attention_output", 1): multicast_1d(11, 10, 8, 1, 1, 1, 1, 1, 1),
+    ("attention_output", 7): multicast_2d(11, 7, 8, 1, 2, 1, 6, 1, 6),
+    ("attention_output", 20): multicast_2d(11, 10, 8, 1, 3, 2, 6, 2, 6),
+    ("attention_output", 39): multicast_2d(11, 10, 8, 1, 3, 4, 6, 4, 6),
     ("attention_output", 64): multicast_2d(11, 10, 8, 1, 3, 7, 6, 7, 6),
-    ("attention_output", 128): multicast_2d(11, 10, 8, 1, 3, 13, 6, 13, 6),
-    ("attention_output", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 6),
-    ("router", 4): multicast_2d(11, 4, 8, 1, 1, 1, 1, 1, 1),
-    ("router", 8): multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1),
-    ("router", 16): multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1),
-    ("router", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1),
+    ("router", 1): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("router", 7): multicast_2d(11, 7, 8, 1, 1, 1, 1, 1, 1),
+    ("router", 20): multicast_2d(11, 10, 8, 2, 1, 2, 1, 2, 1),
+    ("router", 39): multicast_2d(11, 10, 8, 4, 1, 4, 1, 4, 1),
     ("router", 64): multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1),
-    ("router", 128): multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1),
-    ("router", 256): multicast_2d(11, 10, 8, 2, 1, 26, 1, 26, 1),
-    ("counts", 4): multicast_2d(11, 1, 4, 1, 1, 1, 1, 1, 1),
-    ("counts", 8): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("counts", 16): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("counts", 32): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("counts", 1): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("counts", 7): multicast_2d(11, 1, 7, 1, 1, 1, 1, 1, 1),
+    ("counts", 20): multicast_2d(11, 1, 5, 1, 1, 1, 1, 1, 1),
+    ("counts", 39): multicast_2d(11, 1, 3, 1, 1, 1, 1, 1, 1),
     ("counts", 64): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("counts", 128): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("counts", 256): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("starts", 4): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("starts", 8): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("starts", 16): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("starts", 32): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("starts", 1): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("starts", 7): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("starts", 20): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("starts", 39): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
     ("starts", 64): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("starts", 128): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("starts", 256): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
-    ("ranks", 4): multicast_2d(11, 4, 4, 1, 1, 1, 1, 1, 1),
-    ("ranks", 8): multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1),
-    ("ranks", 16): multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1),
-    ("ranks", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1),
+    ("ranks", 1): multicast_2d(11, 1, 1, 1, 1, 1, 1, 1, 1),
+    ("ranks", 7): multicast_2d(11, 7, 7, 1, 1, 1, 1, 1, 1),
+    ("ranks", 20): multicast_2d(11, 10, 5, 2, 1, 2, 1, 2, 1),
+    ("ranks", 39): multicast_2d(11, 10, 3, 4, 1, 4, 1, 4, 1),
     ("ranks", 64): multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1),
-    ("ranks", 128): multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1),
-    ("ranks", 256): multicast_2d(11, 10, 8, 2, 1, 26, 1, 26, 1),
-    ("shared_gate", 4): multicast_2d(11, 4, 8, 1, 1, 1, 1, 1, 1),
-    ("shared_gate", 8): multicast_2d(11, 8, 8, 1, 1, 1, 1, 1, 1),
-    ("shared_gate", 16): multicast_2d(11, 8, 8, 2, 1, 2, 1, 2, 1),
-    ("shared_gate", 32): multicast_2d(11, 8, 8, 4, 1, 4, 1, 4, 1),
+    ("shared_gate", 1): multicast_2d(11, 1, 8, 1, 1, 1, 1, 1, 1),
+    ("shared_gate", 7): multicast_2d(11, 7, 8, 1, 1, 1, 1, 1, 1),
+    ("shared_gate", 20): multicast_2d(11, 10, 8, 2, 1, 2, 1, 2, 1),
+    ("shared_gate", 39): multicast_2d(11, 10, 8, 4, 1, 4, 1, 4, 1),
     ("shared_gate", 64): multicast_2d(11, 10, 8, 1, 1, 7, 1, 7, 1),
-    ("shared_gate", 128): multicast_2d(11, 10, 8, 1, 1, 13, 1, 13, 1),
-    ("shared_gate", 256): multicast_2d(11, 10, 8, 2, 1, 26, 1, 26, 1),
-    ("shared_gate_up", 4): minimal(11, 10, 1, 8, 4, 1, 4),
-    ("shared_gate_up", 8): minimal(11, 10, 1, 8, 4, 1, 4),
-    ("shared_gate_up", 16): minimal(11, 10, 2, 8, 4, 1, 4),
-    ("shared_gate_up", 32): minimal(11, 10, 4, 8, 4, 1, 4),
+    ("shared_gate_up", 1): minimal(11, 10, 1, 8, 4, 1, 4),
+    ("shared_gate_up", 7): minimal(11, 10, 1, 8, 4, 1, 4),
+    ("shared_gate_up", 20): minimal(11, 10, 2, 8, 4, 1, 4),
+    ("shared_gate_up", 39): minimal(11, 10, 4, 8, 4, 1, 4),
     ("shared_gate_up", 64): minimal(11, 10, 6, 8, 4, 1, 4),
-    ("shared_gate_up", 128): minimal(11, 10, 12, 8, 4, 1, 4),
-    ("shared_gate_up", 256): minimal(11, 10, 12, 8, 4, 1, 4),
-    ("shared_down", 4): multicast_2d(11, 4, 8, 1, 2, 1, 6, 1, 6),
-    ("shared_down", 8): multicast_2d(11, 8, 8, 1, 2, 1, 6, 1, 6),
-    ("shared_down", 16): multicast_2d(11, 8, 8, 1, 3, 2, 6, 2, 6),
-    ("shared_down", 32): multicast_2d(11, 8, 8, 1, 3, 4, 6, 4, 6),
+    ("shared_down", 1): multicast_1d(11, 10, 8, 1, 1, 1, 1, 1, 1),
+    ("shared_down", 7): multicast_2d(11, 7, 8, 1, 2, 1, 6, 1, 6),
+    ("shared_down", 20): multicast_2d(11, 10, 8, 1, 3, 2, 6, 2, 6),
+    ("shared_down", 39): multicast_2d(11, 10, 8, 1, 3, 4, 6, 4, 6),
     ("shared_down", 64): multicast_2d(11, 10, 8, 1, 3, 7, 6, 7, 6),
-    ("shared_down", 128): multicast_2d(11, 10, 8, 1, 3, 13, 6, 13, 6),
-    ("shared_down", 256): multicast_2d(11, 10, 8, 1, 3, 13, 6, 26, 6),
     ("head", 1): multicast_1d(11, 10, 8, 1, 4, 1, 36, 1, 72),
 }
 
 # rows of a pass: how the recurrence of its recurrent layers runs
-RECURRENCE = {1: "alone", 2: "rows", 4: "rows", 8: "rows"}
+RECURRENCE = {1: "alone"}
 DELTA_RULE = ttnn.ChunkGdnFusedProgramConfig()  # one program: 32 value heads take at most half the cores
 CONVOLUTION = ttnn.QkvCausalConv1dSiluProgramConfig(channel_chunk_size=256)
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(32, 128),
-    ("single", 1, 256): attention_chunks(64, 256),
-    ("single", 1, 512): attention_chunks(128, 256),
-    ("single", 1, 1024): attention_chunks(256, 128),
+    ("single", 1, 32): attention_chunks(32, 32),
+    ("single", 1, 224): attention_chunks(32, 32),
+    ("single", 1, 640): attention_chunks(128, 128),
+    ("single", 1, 1248): attention_chunks(32, 32),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(64, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(64, 128),
-    ("batched", 2, 256): attention_chunks(128, 256),
-    ("batched", 4, 256): attention_chunks(256, 128),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 2, 512): attention_chunks(256, 128),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(128, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(128, 256),
-    ("batched", 8, 1024): attention_chunks(256, 128),
-    ("batched", 2, 2048): attention_chunks(128, 256),
-    ("batched", 4, 2048): attention_chunks(256, 128),
-    ("chunked", 1, 128): attention_chunks(32, 128),
-    ("chunked", 1, 256): attention_chunks(64, 128),
-    ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(64, 128),
+    ("chunked", 1, 32): attention_chunks(32, 128),
+    ("chunked", 1, 224): attention_chunks(32, 128),
+    ("chunked", 1, 640): attention_chunks(128, 128),
+    ("chunked", 1, 1248): attention_chunks(32, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(64, 128),
-    ("chunked_batched", 4, 128): attention_chunks(128, 128),
-    ("chunked_batched", 8, 128): attention_chunks(64, 128),
-    ("chunked_batched", 2, 256): attention_chunks(128, 128),
-    ("chunked_batched", 4, 256): attention_chunks(64, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(64, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 2, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, DRAM),
-    8: Places(L1, L1, L1, DRAM),
-    16: Places(L1, L1, L1, DRAM),
-    32: Places(L1, DRAM, L1, DRAM),
+    1: Places(L1, L1, L1, DRAM),
+    7: Places(L1, L1, L1, DRAM),
+    20: Places(L1, L1, L1, DRAM),
+    39: Places(L1, L1, L1, DRAM),
     64: Places(L1, DRAM, DRAM, DRAM),
-    128: Places(L1, DRAM, DRAM, DRAM),
-    256: Places(L1, DRAM, DRAM, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -609,11 +517,6 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
-
-
 def chunked_inputs(shape):
     """Chunks also read the blocks of their rows from the first one on, and state the one position that all start at."""
     return (
@@ -625,9 +528,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
     "chunked": chunked_inputs,
-    "chunked_batched": chunked_inputs,
 }
 SAMPLING_INPUTS = (
     Input("top_k", (ROW_SLOTS,), ttnn.uint32, "changed"),
@@ -915,14 +816,7 @@ def convolve_row(own, tail, delta, layer):
     )
 
 
-def each(packed, rows):
-    """Every row [1, size, width] of a wave [1, rows x size, width]."""
-    size = packed.shape[1] // rows
-    for row in range(rows):
-        yield ttnn.slice(packed, (0, row * size, 0), (1, (row + 1) * size, packed.shape[2]), memory_config=DRAM)
-
-
-ROWS_OF = {"single": whole, "batched": each, "chunked": whole, "chunked_batched": each}
+ROWS_OF = {"single": whole, "chunked": whole}
 
 
 def advance_tails(mixed, tails, delta, inputs, shape):
@@ -989,20 +883,8 @@ def recur_alone(rows, decay, update, states, delta, shape):
     return given
 
 
-def recur_rows(rows, decay, update, states, delta, shape):
-    """One row of a wave after another, since the cores do not hold all heads of all rows."""
-    results = []
-    rates_of_rows = zip(each(decay, shape.rows), each(update, shape.rows))
-    for row, (own_decay, own_update), state in zip(rows, rates_of_rows, states):
-        given, after = delta_rule(*row, own_decay, own_update, state, delta)
-        ttnn.copy(after, state)
-        results.append(given)
-    return ttnn.concat(results, dim=0, memory_config=DRAM)
-
-
 RECUR = {
     "alone": recur_alone,
-    "rows": recur_rows,
 }
 
 
@@ -1093,22 +975,6 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
-    """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
-    return ttnn.transformer.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        is_causal=True,
-        cu_window_seqlens=inputs.row_bounds,
-        scale=ATTENTION_SCALE,
-        output_concat_heads=True,
-        memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
-        compute_kernel_config=ATTENTION_COMPUTE,
-    )
-
-
 def attend_chunked(query, key, value, key_cache, value_cache, inputs, shape):
     """A chunk over everything that its row has in the cache, the chunk itself included."""
     attended = ttnn.transformer.chunked_scaled_dot_product_attention(
@@ -1125,35 +991,9 @@ def attend_chunked(query, key, value, key_cache, value_cache, inputs, shape):
     return ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
 
 
-def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, shape):
-    """Chunks of several rows that start at one position: queries become a batch, since each row has its own cache."""
-    rows = ttnn.transpose(
-        ttnn.reshape(query, (QUERY_HEADS, shape.rows, shape.tokens, HEAD_DIM)),
-        0,
-        1,
-        memory_config=PLACES[shape.token_tiles].heads,
-    )
-    attended = ttnn.transformer.chunked_scaled_dot_product_attention(
-        rows,
-        key_cache,
-        value_cache,
-        inputs.read_table,
-        chunk_start_idx_tensor=inputs.start,
-        scale=ATTENTION_SCALE,
-        memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["chunked_batched", shape.rows, shape.tokens],
-        compute_kernel_config=ATTENTION_COMPUTE,
-    )
-    ttnn.deallocate(rows)
-    joined = ttnn.experimental.nlp_concat_heads(attended, memory_config=PLACES[shape.token_tiles].attended)
-    return ttnn.reshape(joined, (1, 1, shape.rows * shape.tokens, QUERY_WIDTH))
-
-
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
     "chunked": attend_chunked,
-    "chunked_batched": attend_chunked_batched,
 }
 
 

@@ -2,25 +2,27 @@
 
 Rebuild:   codegen build qwen3-8b --target n150
 Manifest:  models/qwen3-8b.toml
-Geometry:  bb98201ed612c11a
+Geometry:  a789273a73f33f19
 
     36 layers of 4096 hidden and 12288 intermediate, 32 query and 8 key-value heads of 128, 151936 vocabulary
     16384 tokens of context, 768 key-value blocks of 32 tokens
     bfloat8_b weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128
-    batched          2 4 8 16        256
-    batched          2 4 8           512
-    batched          2 4             1024
-    batched          2               2048
-    chunked          1               128 256 512 1024 2048
+    single           1               128 256 512 768 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 together
+    ragged           up to 28        1792 together
+    ragged           up to 22        2816 together
+    ragged           up to 32        4096 together
+    chunked          1               128 256 512 768 1280 2048
     chunked_batched  2 4 8 16 32     128
     chunked_batched  2 4 8 16        256
     chunked_batched  2 4 8           512
-    chunked_batched  2 4             1024
-    chunked_batched  2               2048
+    chunked_batched  2 4             768
+    chunked_batched  2               1280 2048
 """
 
 from runtime.backend import ttnn
@@ -115,50 +117,48 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
 WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.n150.lengths
+LENGTHS = (128, 256, 512, 768, 1280, 2048)  # target.n150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 1792, 2816, 4096)  # target.n150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "0d4eb95b77fd563c"),
-    Shape("single", 1, 256, 8, 0, "last", "b3092a97deb9a93a"),
-    Shape("single", 1, 512, 16, 0, "last", "de691a560e88de37"),
-    Shape("single", 1, 1024, 32, 0, "last", "54af498f1ae284e2"),
-    Shape("single", 1, 2048, 64, 0, "last", "0d9e0afe5c83974a"),
-    Shape("batched", 2, 128, 8, 0, "last", "6e4ae4626f1c7f53"),
-    Shape("batched", 4, 128, 16, 0, "last", "457cfb4a789ce5c3"),
-    Shape("batched", 8, 128, 32, 0, "last", "a55a1af7e84418ef"),
-    Shape("batched", 16, 128, 64, 0, "last", "9e5f0fd17a42f61a"),
-    Shape("batched", 32, 128, 128, 0, "last", "ec6635cc7720a851"),
-    Shape("batched", 2, 256, 16, 0, "last", "ac271f01c85d791b"),
-    Shape("batched", 4, 256, 32, 0, "last", "c36b0cb3c63cb344"),
-    Shape("batched", 8, 256, 64, 0, "last", "9e5cd77cd40d6a60"),
-    Shape("batched", 16, 256, 128, 0, "last", "fb9438a630d9e7f7"),
-    Shape("batched", 2, 512, 32, 0, "last", "75c6818a64a92d2b"),
-    Shape("batched", 4, 512, 64, 0, "last", "69e5e75212c2b3bc"),
-    Shape("batched", 8, 512, 128, 0, "last", "6841678db067b949"),
-    Shape("batched", 2, 1024, 64, 0, "last", "18ce9c9280008dde"),
-    Shape("batched", 4, 1024, 128, 0, "last", "d2a21e5e1c0483c9"),
-    Shape("batched", 2, 2048, 128, 0, "last", "3e07affa088d61f6"),
-    Shape("chunked", 1, 128, 4, 544, "last", "f022b3ac6ae89a3a"),
-    Shape("chunked", 1, 256, 8, 544, "last", "58828bba767b3f8b"),
-    Shape("chunked", 1, 512, 16, 544, "last", "d44495a1786c682e"),
-    Shape("chunked", 1, 1024, 32, 544, "last", "3c9cfddd85bf451b"),
-    Shape("chunked", 1, 2048, 64, 544, "last", "e4ea95e7cec1284a"),
-    Shape("chunked_batched", 2, 128, 8, 544, "last", "cc102463a6097622"),
-    Shape("chunked_batched", 4, 128, 16, 544, "last", "f5f59a515d464757"),
-    Shape("chunked_batched", 8, 128, 32, 544, "last", "0955115aaef99c26"),
-    Shape("chunked_batched", 16, 128, 64, 544, "last", "b1a35c21f2886457"),
-    Shape("chunked_batched", 32, 128, 128, 544, "last", "a3da2f8e8186664c"),
-    Shape("chunked_batched", 2, 256, 16, 544, "last", "d7012167636f67cc"),
-    Shape("chunked_batched", 4, 256, 32, 544, "last", "ac883b90d64a2c7c"),
-    Shape("chunked_batched", 8, 256, 64, 544, "last", "574a2d08aafe5f76"),
-    Shape("chunked_batched", 16, 256, 128, 544, "last", "37ea470e9ddd7f90"),
-    Shape("chunked_batched", 2, 512, 32, 544, "last", "01198d74135be4e8"),
-    Shape("chunked_batched", 4, 512, 64, 544, "last", "e275f4c94747b321"),
-    Shape("chunked_batched", 8, 512, 128, 544, "last", "8a280f37212169da"),
-    Shape("chunked_batched", 2, 1024, 64, 544, "last", "71bf6e020a5b04c5"),
-    Shape("chunked_batched", 4, 1024, 128, 544, "last", "d9f4e6e6db38cd31"),
-    Shape("chunked_batched", 2, 2048, 128, 544, "last", "0956d570bc9975ef"),
+    Shape("single", 1, 128, 4, 0, "last", "fa19beff32723e59", 36078),
+    Shape("single", 1, 256, 8, 0, "last", "72b3e09c6b23afc0", 41965),
+    Shape("single", 1, 512, 16, 0, "last", "df1f14ea2ec40da8", 68388),
+    Shape("single", 1, 768, 24, 0, "last", "e5c6dece3868908e", 97752),
+    Shape("single", 1, 1280, 40, 0, "last", "310133ed25732c6f", 159044),
+    Shape("single", 1, 2048, 64, 0, "last", "0bf96ed288af2033", 252297),
+    Shape("ragged", 8, 32, 8, 0, "last", "0935fd1e6899d88f", 41965),
+    Shape("ragged", 16, 32, 16, 0, "last", "92e3cf6a6d38d871", 68388),
+    Shape("ragged", 24, 32, 24, 0, "last", "4ccef610b00b321a", 97752),
+    Shape("ragged", 20, 64, 40, 0, "last", "39750421dc35fefa", 159044),
+    Shape("ragged", 28, 64, 56, 0, "last", "317c1394268de9c6", 219185),
+    Shape("ragged", 22, 128, 88, 0, "last", "18436ae70fc5f7e8", 345809),
+    Shape("ragged", 32, 128, 128, 0, "last", "2338a9c35970d0b2", 498782),
+    Shape("chunked", 1, 128, 4, 536, "last", "1f2d362324e596ef"),
+    Shape("chunked", 1, 256, 8, 536, "last", "50e876ff6e31bef4"),
+    Shape("chunked", 1, 512, 16, 536, "last", "d8fdaeb8411d2cea"),
+    Shape("chunked", 1, 768, 24, 536, "last", "ed1a987cdd57feb6"),
+    Shape("chunked", 1, 1280, 40, 536, "last", "d5d82aac9c3c349c"),
+    Shape("chunked", 1, 2048, 64, 536, "last", "37916f82b86d86c2"),
+    Shape("chunked_batched", 2, 128, 8, 536, "last", "64898a1e4ad6f544"),
+    Shape("chunked_batched", 4, 128, 16, 536, "last", "9ac5fffc0ba48553"),
+    Shape("chunked_batched", 8, 128, 32, 536, "last", "c6cc86414ce6ddc9"),
+    Shape("chunked_batched", 16, 128, 64, 536, "last", "4e168a2793142662"),
+    Shape("chunked_batched", 32, 128, 128, 536, "last", "858dd306fb5a013b"),
+    Shape("chunked_batched", 2, 256, 16, 536, "last", "aa196aafe1108efb"),
+    Shape("chunked_batched", 4, 256, 32, 536, "last", "9472bc740c3f13f3"),
+    Shape("chunked_batched", 8, 256, 64, 536, "last", "d5d6485607fedcc0"),
+    Shape("chunked_batched", 16, 256, 128, 536, "last", "ec22f5c04af2cd6d"),
+    Shape("chunked_batched", 2, 512, 32, 536, "last", "02fb337e0f859304"),
+    Shape("chunked_batched", 4, 512, 64, 536, "last", "bebb21d0a4658e02"),
+    Shape("chunked_batched", 8, 512, 128, 536, "last", "d58b9e0e25967b03"),
+    Shape("chunked_batched", 2, 768, 48, 536, "last", "026184e81b6134cf"),
+    Shape("chunked_batched", 4, 768, 96, 536, "last", "d7358511c86b3956"),
+    Shape("chunked_batched", 2, 1280, 80, 536, "last", "7aacdd9db1624135"),
+    Shape("chunked_batched", 2, 2048, 128, 536, "last", "7fda6728a87fa980"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -225,26 +225,54 @@ MATMULS = {
     ("query_key_value", 4): multicast_1d(8, 8, 8, 1, 3, 4, 3, 4, 3),
     ("query_key_value", 8): multicast_1d(8, 8, 8, 1, 3, 8, 3, 8, 3),
     ("query_key_value", 16): multicast_2d(8, 8, 8, 1, 4, 2, 24, 2, 24),
+    ("query_key_value", 24): multicast_2d(8, 8, 8, 1, 4, 3, 24, 3, 24),
     ("query_key_value", 32): multicast_2d(8, 8, 8, 1, 4, 4, 24, 4, 24),
+    ("query_key_value", 40): multicast_2d(8, 8, 8, 1, 4, 5, 12, 5, 24),
+    ("query_key_value", 48): multicast_2d(8, 8, 8, 1, 4, 6, 12, 6, 24),
+    ("query_key_value", 56): multicast_2d(8, 8, 8, 1, 4, 7, 12, 7, 24),
     ("query_key_value", 64): multicast_2d(8, 8, 8, 1, 4, 8, 12, 8, 24),
-    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 16, 8, 16, 24),
+    ("query_key_value", 80): multicast_2d(8, 8, 8, 1, 4, 10, 8, 10, 24),
+    ("query_key_value", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 24),
+    ("query_key_value", 96): multicast_2d(8, 8, 8, 1, 4, 12, 8, 12, 24),
+    ("query_key_value", 128): multicast_2d(8, 8, 8, 1, 4, 8, 12, 16, 24),
     ("attention_output", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("attention_output", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("attention_output", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("attention_output", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("attention_output", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("attention_output", 40): multicast_2d(8, 8, 8, 1, 4, 5, 16, 5, 16),
+    ("attention_output", 48): multicast_2d(8, 8, 8, 1, 4, 6, 16, 6, 16),
+    ("attention_output", 56): multicast_2d(8, 8, 8, 1, 4, 7, 16, 7, 16),
     ("attention_output", 64): multicast_2d(8, 8, 8, 1, 4, 8, 8, 8, 16),
-    ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 8, 16, 16),
+    ("attention_output", 80): multicast_2d(8, 8, 8, 1, 4, 5, 16, 10, 16),
+    ("attention_output", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 16),
+    ("attention_output", 96): multicast_2d(8, 8, 8, 1, 4, 6, 16, 12, 16),
+    ("attention_output", 128): multicast_2d(8, 8, 8, 1, 4, 8, 16, 16, 16),
     ("gate_up", 4): minimal(8, 8, 1, 8, 48, 1, 4),
     ("gate_up", 8): minimal(8, 8, 1, 8, 48, 1, 4),
     ("gate_up", 16): minimal(8, 8, 2, 8, 32, 1, 4),
+    ("gate_up", 24): minimal(8, 8, 3, 8, 32, 1, 4),
     ("gate_up", 32): minimal(8, 8, 4, 8, 24, 1, 4),
+    ("gate_up", 40): minimal(8, 8, 5, 8, 16, 1, 4),
+    ("gate_up", 48): minimal(8, 8, 6, 8, 16, 1, 4),
+    ("gate_up", 56): minimal(8, 8, 7, 8, 12, 1, 4),
     ("gate_up", 64): minimal(8, 8, 8, 8, 16, 1, 4),
+    ("gate_up", 80): minimal(8, 8, 10, 8, 12, 1, 4),
+    ("gate_up", 88): minimal(8, 8, 11, 8, 12, 1, 4),
+    ("gate_up", 96): minimal(8, 8, 6, 8, 16, 1, 4),
     ("gate_up", 128): minimal(8, 8, 8, 8, 16, 1, 4),
     ("down", 4): multicast_1d(8, 8, 8, 2, 2, 4, 2, 4, 2),
     ("down", 8): multicast_1d(8, 8, 8, 2, 2, 8, 2, 8, 2),
     ("down", 16): multicast_2d(8, 8, 8, 1, 4, 2, 16, 2, 16),
+    ("down", 24): multicast_2d(8, 8, 8, 1, 4, 3, 16, 3, 16),
     ("down", 32): multicast_2d(8, 8, 8, 1, 4, 4, 16, 4, 16),
+    ("down", 40): multicast_2d(8, 8, 8, 1, 4, 5, 16, 5, 16),
+    ("down", 48): multicast_2d(8, 8, 8, 1, 4, 6, 16, 6, 16),
+    ("down", 56): multicast_2d(8, 8, 8, 1, 4, 7, 16, 7, 16),
     ("down", 64): multicast_2d(8, 8, 8, 1, 4, 8, 16, 8, 16),
+    ("down", 80): multicast_2d(8, 8, 8, 1, 4, 5, 16, 10, 16),
+    ("down", 88): multicast_2d(8, 8, 8, 1, 4, 11, 8, 11, 16),
+    ("down", 96): multicast_2d(8, 8, 8, 1, 4, 6, 16, 12, 16),
     ("down", 128): multicast_2d(8, 8, 8, 1, 4, 8, 16, 16, 16),
     ("head", 1): multicast_1d(8, 8, 4, 1, 4, 1, 76, 1, 76),
 }
@@ -254,27 +282,21 @@ ATTENTION = {
     ("single", 1, 128): attention_chunks(64, 128),
     ("single", 1, 256): attention_chunks(128, 256),
     ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(256, 256),
+    ("single", 1, 768): attention_chunks(128, 256),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(256, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(256, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(128, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 22, 128): attention_chunks(128, 128),
+    ("ragged", 32, 128): attention_chunks(128, 128),
     ("chunked", 1, 128): attention_chunks(64, 128),
     ("chunked", 1, 256): attention_chunks(128, 128),
     ("chunked", 1, 512): attention_chunks(128, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("chunked", 1, 768): attention_chunks(128, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
     ("chunked_batched", 2, 128): attention_chunks(128, 128),
     ("chunked_batched", 4, 128): attention_chunks(128, 128),
@@ -288,8 +310,9 @@ ATTENTION = {
     ("chunked_batched", 2, 512): attention_chunks(128, 128),
     ("chunked_batched", 4, 512): attention_chunks(128, 128),
     ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 768): attention_chunks(128, 128),
+    ("chunked_batched", 4, 768): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
 }
 
@@ -298,9 +321,16 @@ PLACES = {
     4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, DRAM),
     32: Places(L1, L1, L1, DRAM),
-    64: Places(DRAM, DRAM, L1, DRAM),
-    128: Places(DRAM, DRAM, L1, DRAM),
+    40: Places(L1, L1, L1, DRAM),
+    48: Places(L1, L1, L1, DRAM),
+    56: Places(L1, L1, DRAM, DRAM),
+    64: Places(DRAM, L1, L1, DRAM),
+    80: Places(DRAM, L1, L1, DRAM),
+    88: Places(DRAM, L1, L1, DRAM),
+    96: Places(DRAM, L1, L1, DRAM),
+    128: Places(DRAM, L1, DRAM, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -416,9 +446,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -432,7 +462,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -487,7 +517,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -498,7 +528,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -545,7 +575,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

@@ -2,23 +2,26 @@
 
 Rebuild:   codegen build qwen3-8b --target p150
 Manifest:  models/qwen3-8b.toml
-Geometry:  bfe96a7530a73c09
+Geometry:  c9b76b5ebc94916a
 
     36 layers of 4096 hidden and 12288 intermediate, 32 query and 8 key-value heads of 128, 151936 vocabulary
     40960 tokens of context, 4096 key-value blocks of 32 tokens
     bfloat16 weights, bfloat8_b keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024 2048
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    batched          2 4             2048
-    chunked          1               128 256 512 1024 2048
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
-    chunked_batched  2 4             2048
+    single           1               320 640 1280 2048
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 24        768 together
+    ragged           up to 20        1280 2560 together
+    ragged           up to 28        1792 together
+    ragged           up to 30        3840 together
+    ragged           up to 22        5632 together
+    ragged           up to 32        8192 together
+    chunked          1               320 640 1280 2048
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640
+    chunked_batched  2 4             1280 2048
 """
 
 from runtime.backend import ttnn
@@ -112,59 +115,42 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat8_b keys and valu
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024, 2048)  # target.p150.lengths
+WAVES = (1, 2, 4, 8, 16)  # target.p150.waves
+LENGTHS = (320, 640, 1280, 2048)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 768, 1280, 1792, 2560, 3840, 5632, 8192)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "ca79ea44cfe061e3"),
-    Shape("single", 1, 256, 8, 0, "last", "b1d8e39168b240f4"),
-    Shape("single", 1, 512, 16, 0, "last", "710f849d03d3af8c"),
-    Shape("single", 1, 1024, 32, 0, "last", "1d866aa0ca72e715"),
-    Shape("single", 1, 2048, 64, 0, "last", "bdbd4c63f1370f77"),
-    Shape("batched", 2, 128, 8, 0, "last", "0cf7a724fac32e9a"),
-    Shape("batched", 4, 128, 16, 0, "last", "3f50d35847fdf5e4"),
-    Shape("batched", 8, 128, 32, 0, "last", "72e54c572e626851"),
-    Shape("batched", 16, 128, 64, 0, "last", "70b0e7d5079f9e3c"),
-    Shape("batched", 32, 128, 128, 0, "last", "7b2ceb317d2f5d66"),
-    Shape("batched", 2, 256, 16, 0, "last", "f3362da15910427d"),
-    Shape("batched", 4, 256, 32, 0, "last", "c8edd177bf9c5c78"),
-    Shape("batched", 8, 256, 64, 0, "last", "d03db59bea0de8b6"),
-    Shape("batched", 16, 256, 128, 0, "last", "02ef880e9d380334"),
-    Shape("batched", 32, 256, 256, 0, "last", "968e45abbb73eda6"),
-    Shape("batched", 2, 512, 32, 0, "last", "3486fce87e65f29e"),
-    Shape("batched", 4, 512, 64, 0, "last", "5f0f8bba2c23deaf"),
-    Shape("batched", 8, 512, 128, 0, "last", "c1d0747220d06fcb"),
-    Shape("batched", 16, 512, 256, 0, "last", "11bd4feeb22b19c5"),
-    Shape("batched", 2, 1024, 64, 0, "last", "7a5799efbd9c86f7"),
-    Shape("batched", 4, 1024, 128, 0, "last", "f78718572b7141a3"),
-    Shape("batched", 8, 1024, 256, 0, "last", "54d6bd86d68d1372"),
-    Shape("batched", 2, 2048, 128, 0, "last", "afba5b0313896af2"),
-    Shape("batched", 4, 2048, 256, 0, "last", "2f8bc6602af454d1"),
-    Shape("chunked", 1, 128, 4, 1312, "last", "e7bc99f1ac63e4c7"),
-    Shape("chunked", 1, 256, 8, 1312, "last", "a7f01ff91a3687df"),
-    Shape("chunked", 1, 512, 16, 1312, "last", "0a0207621a5a7528"),
-    Shape("chunked", 1, 1024, 32, 1312, "last", "21e779197de76baf"),
-    Shape("chunked", 1, 2048, 64, 1312, "last", "71bfc1cf37902876"),
-    Shape("chunked_batched", 2, 128, 8, 1312, "last", "34a508ea64cd109b"),
-    Shape("chunked_batched", 4, 128, 16, 1312, "last", "37500792f12885ad"),
-    Shape("chunked_batched", 8, 128, 32, 1312, "last", "0aae7ba216bf5363"),
-    Shape("chunked_batched", 16, 128, 64, 1312, "last", "423e9e47bfe4a767"),
-    Shape("chunked_batched", 32, 128, 128, 1312, "last", "19e448030868e5bb"),
-    Shape("chunked_batched", 2, 256, 16, 1312, "last", "806ce7307d1e34dd"),
-    Shape("chunked_batched", 4, 256, 32, 1312, "last", "d11be1c637332da4"),
-    Shape("chunked_batched", 8, 256, 64, 1312, "last", "201a7bebd8df3e58"),
-    Shape("chunked_batched", 16, 256, 128, 1312, "last", "1ac9fe127231748d"),
-    Shape("chunked_batched", 32, 256, 256, 1312, "last", "2d1c89f4bb7d26e1"),
-    Shape("chunked_batched", 2, 512, 32, 1312, "last", "88f2015c0f474f88"),
-    Shape("chunked_batched", 4, 512, 64, 1312, "last", "20e4a1d901a12de7"),
-    Shape("chunked_batched", 8, 512, 128, 1312, "last", "3318c260b73819bb"),
-    Shape("chunked_batched", 16, 512, 256, 1312, "last", "87dfb5b8ccf505cb"),
-    Shape("chunked_batched", 2, 1024, 64, 1312, "last", "bbe24b732a117946"),
-    Shape("chunked_batched", 4, 1024, 128, 1312, "last", "86f185d65f46bf08"),
-    Shape("chunked_batched", 8, 1024, 256, 1312, "last", "8ec51fcd511a4233"),
-    Shape("chunked_batched", 2, 2048, 128, 1312, "last", "2c28772f3215bb30"),
-    Shape("chunked_batched", 4, 2048, 256, 1312, "last", "19fb8e34aaef0c2a"),
+    Shape("single", 1, 320, 10, 0, "last", "1b6d56b07ca8f1c2", 38252),
+    Shape("single", 1, 640, 20, 0, "last", "d6e242c060049873", 68352),
+    Shape("single", 1, 1280, 40, 0, "last", "f482e04af598d6dd", 129627),
+    Shape("single", 1, 2048, 64, 0, "last", "6e936d57fcd992db", 226436),
+    Shape("ragged", 8, 32, 8, 0, "last", "71bd49bf744bf907", 37354),
+    Shape("ragged", 16, 32, 16, 0, "last", "6d67f1ad32a697e4", 68156),
+    Shape("ragged", 24, 32, 24, 0, "last", "56e7593649e9ebdb", 99153),
+    Shape("ragged", 20, 64, 40, 0, "last", "36d035511c360b19", 129627),
+    Shape("ragged", 28, 64, 56, 0, "last", "55ef0c4ad61e2f7c", 191132),
+    Shape("ragged", 20, 128, 80, 0, "last", "845926e270e633d0", 254655),
+    Shape("ragged", 30, 128, 120, 0, "last", "c0998a8ca964ffed", 377163),
+    Shape("ragged", 22, 256, 176, 0, "last", "f69bd31c5fe4fa0c", 562787),
+    Shape("ragged", 32, 256, 256, 0, "last", "d8b3f731bd4e3364", 830117),
+    Shape("chunked", 1, 320, 10, 1304, "last", "b2f2777794cc366e"),
+    Shape("chunked", 1, 640, 20, 1304, "last", "4d1f11c0947c29a9"),
+    Shape("chunked", 1, 1280, 40, 1304, "last", "41775af9d32b07a0"),
+    Shape("chunked", 1, 2048, 64, 1304, "last", "dfcbf7f6f5baae43"),
+    Shape("chunked_batched", 2, 320, 20, 1304, "last", "18d295fad86fe9d2"),
+    Shape("chunked_batched", 4, 320, 40, 1304, "last", "be75f60b421abcc4"),
+    Shape("chunked_batched", 8, 320, 80, 1304, "last", "2e20c67a9d45e9fc"),
+    Shape("chunked_batched", 16, 320, 160, 1304, "last", "e57f47b9ec8e43c2"),
+    Shape("chunked_batched", 2, 640, 40, 1304, "last", "c610943e94b0ca7d"),
+    Shape("chunked_batched", 4, 640, 80, 1304, "last", "fc1d32676c482e51"),
+    Shape("chunked_batched", 8, 640, 160, 1304, "last", "58eee303a8704bac"),
+    Shape("chunked_batched", 2, 1280, 80, 1304, "last", "5d2a6a1ca0624aa8"),
+    Shape("chunked_batched", 4, 1280, 160, 1304, "last", "c6dec1411be9cbe2"),
+    Shape("chunked_batched", 2, 2048, 128, 1304, "last", "2437d81114ebcd22"),
+    Shape("chunked_batched", 4, 2048, 256, 1304, "last", "c4130f2a83631759"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -228,98 +214,113 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_1d(11, 10, 8, 2, 2, 4, 2, 4, 2),
     ("query_key_value", 8): multicast_1d(11, 10, 8, 2, 2, 8, 2, 8, 2),
+    ("query_key_value", 10): multicast_2d(11, 10, 8, 1, 3, 1, 18, 1, 18),
     ("query_key_value", 16): multicast_2d(11, 8, 8, 1, 3, 2, 18, 2, 18),
-    ("query_key_value", 32): multicast_2d(11, 8, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 20): multicast_2d(11, 10, 8, 1, 3, 2, 18, 2, 18),
+    ("query_key_value", 24): multicast_2d(11, 8, 8, 1, 3, 3, 18, 3, 18),
+    ("query_key_value", 40): multicast_2d(11, 10, 8, 1, 3, 4, 18, 4, 18),
+    ("query_key_value", 56): multicast_2d(11, 10, 8, 1, 3, 6, 9, 6, 18),
     ("query_key_value", 64): multicast_2d(11, 10, 8, 1, 3, 7, 9, 7, 18),
+    ("query_key_value", 80): multicast_2d(11, 10, 8, 2, 2, 8, 2, 8, 18),
+    ("query_key_value", 120): multicast_2d(11, 10, 8, 2, 2, 12, 2, 12, 18),
     ("query_key_value", 128): multicast_2d(11, 10, 8, 1, 4, 13, 4, 13, 20),
-    ("query_key_value", 256): multicast_2d(11, 10, 8, 2, 2, 26, 2, 26, 18),
-    ("attention_output", 4): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("query_key_value", 160): multicast_2d(11, 10, 8, 2, 2, 16, 2, 16, 18),
+    ("query_key_value", 176): multicast_2d(11, 10, 8, 2, 2, 18, 2, 18, 18),
+    ("query_key_value", 256): multicast_2d(11, 10, 4, 2, 2, 26, 2, 26, 18),
     ("attention_output", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("attention_output", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("attention_output", 16): minimal(11, 10, 2, 8, 12, 1, 4),
-    ("attention_output", 32): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("attention_output", 20): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("attention_output", 24): minimal(11, 10, 3, 8, 12, 1, 4),
+    ("attention_output", 40): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("attention_output", 56): minimal(11, 10, 6, 8, 12, 1, 4),
     ("attention_output", 64): minimal(11, 10, 7, 8, 4, 1, 4),
-    ("attention_output", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("attention_output", 80): minimal(11, 10, 8, 8, 6, 2, 2),
+    ("attention_output", 120): minimal(11, 10, 12, 8, 4, 1, 4),
+    ("attention_output", 128): minimal(11, 10, 13, 4, 4, 1, 4),
+    ("attention_output", 160): minimal(11, 10, 4, 8, 13, 4, 1),
+    ("attention_output", 176): minimal(11, 10, 4, 8, 13, 4, 1),
     ("attention_output", 256): minimal(11, 10, 4, 8, 13, 4, 1),
-    ("gate_up", 4): minimal(11, 10, 1, 8, 36, 1, 4),
     ("gate_up", 8): minimal(11, 10, 1, 8, 36, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 8, 36, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 8, 14, 2, 2),
-    ("gate_up", 32): minimal(11, 10, 4, 8, 14, 2, 2),
+    ("gate_up", 20): minimal(11, 10, 2, 8, 14, 2, 2),
+    ("gate_up", 24): minimal(11, 10, 3, 8, 24, 1, 4),
+    ("gate_up", 40): minimal(11, 10, 4, 8, 14, 2, 2),
+    ("gate_up", 56): minimal(11, 10, 6, 8, 14, 2, 2),
     ("gate_up", 64): minimal(11, 10, 7, 8, 12, 1, 4),
+    ("gate_up", 80): minimal(11, 10, 8, 8, 10, 2, 2),
+    ("gate_up", 120): minimal(11, 10, 6, 8, 14, 2, 2),
     ("gate_up", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("gate_up", 160): minimal(11, 10, 8, 8, 14, 2, 2),
+    ("gate_up", 176): minimal(11, 10, 6, 8, 14, 2, 2),
     ("gate_up", 256): minimal(11, 10, 26, 8, 2, 2, 2),
-    ("down", 4): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 8): minimal(11, 10, 1, 8, 12, 1, 4),
+    ("down", 10): minimal(11, 10, 1, 8, 12, 1, 4),
     ("down", 16): minimal(11, 10, 2, 8, 12, 1, 4),
-    ("down", 32): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("down", 20): minimal(11, 10, 2, 8, 12, 1, 4),
+    ("down", 24): minimal(11, 10, 3, 8, 12, 1, 4),
+    ("down", 40): minimal(11, 10, 4, 8, 12, 1, 4),
+    ("down", 56): minimal(11, 10, 6, 8, 12, 1, 4),
     ("down", 64): minimal(11, 10, 7, 6, 12, 1, 4),
+    ("down", 80): minimal(11, 10, 8, 8, 6, 2, 2),
+    ("down", 120): minimal(11, 10, 12, 8, 6, 2, 2),
     ("down", 128): minimal(11, 10, 13, 8, 4, 1, 4),
+    ("down", 160): minimal(11, 10, 4, 8, 13, 4, 1),
+    ("down", 176): minimal(11, 10, 4, 8, 13, 4, 1),
     ("down", 256): minimal(11, 10, 4, 8, 13, 4, 1),
     ("head", 1): multicast_1d(11, 10, 8, 1, 4, 1, 44, 1, 44),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(64, 128),
-    ("single", 1, 256): attention_chunks(128, 256),
-    ("single", 1, 512): attention_chunks(256, 256),
-    ("single", 1, 1024): attention_chunks(128, 256),
+    ("single", 1, 320): attention_chunks(64, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
+    ("single", 1, 1280): attention_chunks(128, 256),
     ("single", 1, 2048): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(128, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(256, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(256, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(256, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(256, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("batched", 2, 2048): attention_chunks(256, 256),
-    ("batched", 4, 2048): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(64, 128),
-    ("chunked", 1, 256): attention_chunks(128, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
-    ("chunked", 1, 1024): attention_chunks(128, 128),
+    ("ragged", 8, 32): attention_chunks(128, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 24, 32): attention_chunks(128, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 20, 128): attention_chunks(128, 128),
+    ("ragged", 30, 128): attention_chunks(128, 128),
+    ("ragged", 22, 256): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
+    ("chunked", 1, 320): attention_chunks(64, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
+    ("chunked", 1, 1280): attention_chunks(128, 128),
     ("chunked", 1, 2048): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(128, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
-    ("chunked_batched", 2, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 4, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 8, 1024): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
+    ("chunked_batched", 2, 1280): attention_chunks(128, 128),
+    ("chunked_batched", 4, 1280): attention_chunks(128, 128),
     ("chunked_batched", 2, 2048): attention_chunks(128, 128),
     ("chunked_batched", 4, 2048): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, DRAM),
     8: Places(L1, L1, L1, DRAM),
+    10: Places(L1, L1, L1, DRAM),
     16: Places(L1, L1, L1, L1),
-    32: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, DRAM),
+    40: Places(L1, L1, L1, L1),
+    56: Places(L1, L1, DRAM, DRAM),
     64: Places(L1, L1, L1, DRAM),
-    128: Places(L1, L1, DRAM, DRAM),
-    256: Places(DRAM, DRAM, DRAM, DRAM),
+    80: Places(L1, L1, L1, DRAM),
+    120: Places(L1, L1, L1, DRAM),
+    128: Places(L1, L1, L1, DRAM),
+    160: Places(DRAM, L1, L1, DRAM),
+    176: Places(DRAM, L1, L1, DRAM),
+    256: Places(DRAM, L1, DRAM, DRAM),
 }
 
 # --- weights and stores: every long-lived device tensor -------------------------------------------------------------
@@ -436,9 +437,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -452,7 +453,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -507,7 +508,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -518,7 +519,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -565,7 +566,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

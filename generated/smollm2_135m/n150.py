@@ -2,23 +2,22 @@
 
 Rebuild:   codegen build smollm2-135m --target n150
 Manifest:  models/smollm2-135m.toml
-Geometry:  cca155dd914d2d78
+Geometry:  71f110b060aa6a90
 
     30 layers of 576 hidden and 1536 intermediate, 9 query and 3 key-value heads of 64, 49152 vocabulary
     8192 tokens of context, 1024 key-value blocks of 32 tokens
     bfloat16 weights, bfloat16 keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024
-    batched          2 4 8 16 32     128
-    batched          2 4 8 16        256
-    batched          2 4 8           512
-    batched          2 4             1024
-    chunked          1               128 256 512 1024
-    chunked_batched  2 4 8 16 32     128
-    chunked_batched  2 4 8 16        256
-    chunked_batched  2 4 8           512
-    chunked_batched  2 4             1024
+    single           1               224 448 768 1024
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 32        1024 3072 4096 together
+    ragged           up to 28        1792 together
+    chunked          1               224 448 768 1024
+    chunked_batched  2 4 8 16        224
+    chunked_batched  2 4 8           448
+    chunked_batched  2 4             768 1024
 """
 
 from runtime.backend import ttnn
@@ -112,47 +111,39 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 keys and value
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.n150.waves
-LENGTHS = (128, 256, 512, 1024)  # target.n150.lengths
+WAVES = (1, 2, 4, 8, 16)  # target.n150.waves
+LENGTHS = (224, 448, 768, 1024)  # target.n150.lengths
+RAGGED_TOKENS = (256, 512, 1024, 1792, 3072, 4096)  # target.n150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "cc592babb22bb6e6"),
-    Shape("single", 1, 256, 8, 0, "last", "427ab8c97f7ffedd"),
-    Shape("single", 1, 512, 16, 0, "last", "0ca26d02b6208c70"),
-    Shape("single", 1, 1024, 32, 0, "last", "f51e4f1ba616d76d"),
-    Shape("batched", 2, 128, 8, 0, "last", "28dd7cce2edb443f"),
-    Shape("batched", 4, 128, 16, 0, "last", "e05b892bed7775fa"),
-    Shape("batched", 8, 128, 32, 0, "last", "5b284e54a1837278"),
-    Shape("batched", 16, 128, 64, 0, "last", "0cbebae4bcebd36b"),
-    Shape("batched", 32, 128, 128, 0, "last", "14794e930f6c78e4"),
-    Shape("batched", 2, 256, 16, 0, "last", "a6b16fd82b2b02fa"),
-    Shape("batched", 4, 256, 32, 0, "last", "1b7bad4a60c28c94"),
-    Shape("batched", 8, 256, 64, 0, "last", "3932820d3d6cf557"),
-    Shape("batched", 16, 256, 128, 0, "last", "80ce470cbe3f2e92"),
-    Shape("batched", 2, 512, 32, 0, "last", "2bc1f4df72980af1"),
-    Shape("batched", 4, 512, 64, 0, "last", "cc6828d9a11232ee"),
-    Shape("batched", 8, 512, 128, 0, "last", "50b1ce0c4ec76359"),
-    Shape("batched", 2, 1024, 64, 0, "last", "2a4acfae7b116155"),
-    Shape("batched", 4, 1024, 128, 0, "last", "68e99ee16db32cf3"),
-    Shape("chunked", 1, 128, 4, 272, "last", "01205a5b2dc894f3"),
-    Shape("chunked", 1, 256, 8, 272, "last", "08ac5cbb9361b0dc"),
-    Shape("chunked", 1, 512, 16, 272, "last", "bace74f53293fe4e"),
-    Shape("chunked", 1, 1024, 32, 272, "last", "8f0bcde4ff9332d5"),
-    Shape("chunked_batched", 2, 128, 8, 272, "last", "0e2a690a18ddacc5"),
-    Shape("chunked_batched", 4, 128, 16, 272, "last", "ac33199a55436672"),
-    Shape("chunked_batched", 8, 128, 32, 272, "last", "e8fbcd6df97b8a66"),
-    Shape("chunked_batched", 16, 128, 64, 272, "last", "290d82697ea24a06"),
-    Shape("chunked_batched", 32, 128, 128, 272, "last", "809b597063a10c38"),
-    Shape("chunked_batched", 2, 256, 16, 272, "last", "7588c7bd82cd9c61"),
-    Shape("chunked_batched", 4, 256, 32, 272, "last", "4b4a4ef2224e4be1"),
-    Shape("chunked_batched", 8, 256, 64, 272, "last", "62c517d5d8845192"),
-    Shape("chunked_batched", 16, 256, 128, 272, "last", "7fdc20fdd196be1a"),
-    Shape("chunked_batched", 2, 512, 32, 272, "last", "5e8e4cd12a750736"),
-    Shape("chunked_batched", 4, 512, 64, 272, "last", "1f9747143cd20093"),
-    Shape("chunked_batched", 8, 512, 128, 272, "last", "d5637d7a26215c01"),
-    Shape("chunked_batched", 2, 1024, 64, 272, "last", "c337fab339ceddcf"),
-    Shape("chunked_batched", 4, 1024, 128, 272, "last", "6eb6c2066f579302"),
+    Shape("single", 1, 224, 7, 0, "last", "08e9622795746dc3", 3499),
+    Shape("single", 1, 448, 14, 0, "last", "50a3fa7daef4fbac", 4407),
+    Shape("single", 1, 768, 24, 0, "last", "598232e776d0932d", 5582),
+    Shape("single", 1, 1024, 32, 0, "last", "2baece1a28a1570d", 6253),
+    Shape("ragged", 8, 32, 8, 0, "last", "70cbca05673634cb", 3505),
+    Shape("ragged", 16, 32, 16, 0, "last", "a50be06b454df0ec", 4421),
+    Shape("ragged", 32, 32, 32, 0, "last", "8555e35a439be8e2", 6253),
+    Shape("ragged", 28, 64, 56, 0, "last", "72921d77f9d054b2", 9784),
+    Shape("ragged", 32, 96, 96, 0, "last", "ca0caed4d41fa243", 14746),
+    Shape("ragged", 32, 128, 128, 0, "last", "b9c7f7e416b35d02", 18948),
+    Shape("chunked", 1, 224, 7, 264, "last", "2588c357b3ad5356"),
+    Shape("chunked", 1, 448, 14, 264, "last", "ef7564d9b12652b4"),
+    Shape("chunked", 1, 768, 24, 264, "last", "2a7e0fa10a593f8e"),
+    Shape("chunked", 1, 1024, 32, 264, "last", "111f8e775c06f495"),
+    Shape("chunked_batched", 2, 224, 14, 264, "last", "ea5e5bf36fc78280"),
+    Shape("chunked_batched", 4, 224, 28, 264, "last", "2ba88ff8cb301e63"),
+    Shape("chunked_batched", 8, 224, 56, 264, "last", "09a55c91fda115bf"),
+    Shape("chunked_batched", 16, 224, 112, 264, "last", "b11fcd242c19c2f0"),
+    Shape("chunked_batched", 2, 448, 28, 264, "last", "3fd1f81ec5f44a11"),
+    Shape("chunked_batched", 4, 448, 56, 264, "last", "9bb4bbd1a365e136"),
+    Shape("chunked_batched", 8, 448, 112, 264, "last", "dee54288d9e6d4ed"),
+    Shape("chunked_batched", 2, 768, 48, 264, "last", "3e82a946cde434a1"),
+    Shape("chunked_batched", 4, 768, 96, 264, "last", "07c70e6a0f24afc3"),
+    Shape("chunked_batched", 2, 1024, 64, 264, "last", "42b076f0b4c17aa4"),
+    Shape("chunked_batched", 4, 1024, 128, 264, "last", "09ec89ec8e964be7"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -216,80 +207,104 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_2d(8, 4, 6, 1, 4, 1, 4, 1, 4),
+    ("query_key_value", 7): multicast_2d(8, 7, 6, 1, 4, 1, 4, 1, 4),
     ("query_key_value", 8): multicast_2d(8, 8, 6, 1, 4, 1, 4, 1, 4),
+    ("query_key_value", 14): multicast_2d(8, 7, 6, 1, 4, 2, 4, 2, 4),
     ("query_key_value", 16): multicast_2d(8, 8, 6, 1, 4, 2, 4, 2, 4),
+    ("query_key_value", 24): multicast_2d(8, 8, 6, 1, 4, 3, 4, 3, 4),
+    ("query_key_value", 28): multicast_2d(8, 7, 6, 1, 4, 4, 4, 4, 4),
     ("query_key_value", 32): multicast_2d(8, 8, 6, 1, 4, 4, 4, 4, 4),
+    ("query_key_value", 48): multicast_2d(8, 8, 6, 1, 4, 6, 4, 6, 4),
+    ("query_key_value", 56): multicast_2d(8, 8, 6, 1, 4, 7, 4, 7, 4),
     ("query_key_value", 64): multicast_2d(8, 8, 6, 1, 4, 8, 4, 8, 4),
+    ("query_key_value", 96): multicast_2d(8, 8, 6, 1, 4, 12, 4, 12, 4),
+    ("query_key_value", 112): multicast_2d(8, 8, 6, 1, 4, 14, 4, 14, 4),
     ("query_key_value", 128): multicast_2d(8, 8, 6, 1, 4, 16, 4, 16, 4),
-    ("attention_output", 4): minimal(8, 8, 1, 6, 4, 1, 4),
+    ("attention_output", 7): minimal(8, 8, 1, 6, 4, 1, 4),
     ("attention_output", 8): minimal(8, 8, 1, 6, 4, 1, 4),
+    ("attention_output", 14): minimal(8, 8, 2, 6, 3, 2, 1),
     ("attention_output", 16): minimal(8, 8, 2, 6, 3, 2, 1),
+    ("attention_output", 24): minimal(8, 8, 4, 6, 3, 4, 1),
+    ("attention_output", 28): minimal(8, 8, 4, 6, 3, 4, 1),
     ("attention_output", 32): minimal(8, 8, 4, 6, 3, 4, 1),
+    ("attention_output", 48): minimal(8, 8, 6, 6, 3, 2, 1),
+    ("attention_output", 56): minimal(8, 8, 8, 6, 3, 4, 1),
     ("attention_output", 64): minimal(8, 8, 8, 6, 3, 4, 1),
+    ("attention_output", 96): minimal(8, 8, 12, 6, 3, 4, 1),
+    ("attention_output", 112): minimal(8, 8, 16, 6, 3, 4, 1),
     ("attention_output", 128): minimal(8, 8, 16, 6, 3, 4, 1),
-    ("gate_up", 4): minimal(8, 8, 1, 6, 12, 1, 4),
+    ("gate_up", 7): minimal(8, 8, 1, 6, 12, 1, 4),
     ("gate_up", 8): minimal(8, 8, 1, 6, 12, 1, 4),
+    ("gate_up", 14): minimal(8, 8, 2, 6, 12, 1, 4),
     ("gate_up", 16): minimal(8, 8, 2, 6, 12, 1, 4),
+    ("gate_up", 24): minimal(8, 8, 3, 6, 12, 1, 4),
+    ("gate_up", 28): minimal(8, 8, 4, 6, 12, 1, 4),
     ("gate_up", 32): minimal(8, 8, 4, 6, 12, 1, 4),
+    ("gate_up", 48): minimal(8, 8, 6, 6, 12, 1, 4),
+    ("gate_up", 56): minimal(8, 8, 7, 6, 12, 1, 4),
     ("gate_up", 64): minimal(8, 8, 8, 6, 12, 1, 4),
+    ("gate_up", 96): minimal(8, 8, 6, 6, 12, 1, 4),
+    ("gate_up", 112): minimal(8, 8, 7, 6, 12, 1, 4),
     ("gate_up", 128): minimal(8, 8, 8, 6, 12, 1, 4),
-    ("down", 4): minimal(8, 8, 1, 8, 4, 1, 4),
+    ("down", 7): minimal(8, 8, 1, 8, 4, 1, 4),
     ("down", 8): minimal(8, 8, 1, 8, 4, 1, 4),
+    ("down", 14): minimal(8, 8, 2, 8, 3, 2, 1),
     ("down", 16): minimal(8, 8, 2, 8, 3, 2, 1),
+    ("down", 24): minimal(8, 8, 4, 8, 3, 4, 1),
+    ("down", 28): minimal(8, 8, 4, 8, 3, 4, 1),
     ("down", 32): minimal(8, 8, 4, 8, 3, 4, 1),
+    ("down", 48): minimal(8, 8, 6, 8, 3, 2, 1),
+    ("down", 56): minimal(8, 8, 8, 8, 3, 4, 1),
     ("down", 64): minimal(8, 8, 8, 8, 3, 4, 1),
+    ("down", 96): minimal(8, 8, 12, 8, 3, 4, 1),
+    ("down", 112): minimal(8, 8, 16, 8, 3, 4, 1),
     ("down", 128): minimal(8, 8, 16, 8, 3, 4, 1),
     ("head", 1): multicast_1d(8, 8, 6, 1, 4, 1, 24, 1, 24),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(32, 128),
-    ("single", 1, 256): attention_chunks(64, 256),
-    ("single", 1, 512): attention_chunks(128, 256),
+    ("single", 1, 224): attention_chunks(32, 32),
+    ("single", 1, 448): attention_chunks(64, 64),
+    ("single", 1, 768): attention_chunks(128, 256),
     ("single", 1, 1024): attention_chunks(256, 256),
-    ("batched", 2, 128): attention_chunks(64, 128),
-    ("batched", 4, 128): attention_chunks(128, 128),
-    ("batched", 8, 128): attention_chunks(64, 128),
-    ("batched", 16, 128): attention_chunks(128, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(128, 256),
-    ("batched", 4, 256): attention_chunks(256, 256),
-    ("batched", 8, 256): attention_chunks(128, 256),
-    ("batched", 16, 256): attention_chunks(128, 256),
-    ("batched", 2, 512): attention_chunks(256, 256),
-    ("batched", 4, 512): attention_chunks(128, 256),
-    ("batched", 8, 512): attention_chunks(128, 256),
-    ("batched", 2, 1024): attention_chunks(128, 256),
-    ("batched", 4, 1024): attention_chunks(128, 256),
-    ("chunked", 1, 128): attention_chunks(32, 128),
-    ("chunked", 1, 256): attention_chunks(64, 128),
-    ("chunked", 1, 512): attention_chunks(128, 128),
+    ("ragged", 8, 32): attention_chunks(64, 128),
+    ("ragged", 16, 32): attention_chunks(128, 128),
+    ("ragged", 32, 32): attention_chunks(64, 128),
+    ("ragged", 28, 64): attention_chunks(128, 128),
+    ("ragged", 32, 96): attention_chunks(128, 128),
+    ("ragged", 32, 128): attention_chunks(128, 128),
+    ("chunked", 1, 224): attention_chunks(32, 128),
+    ("chunked", 1, 448): attention_chunks(64, 128),
+    ("chunked", 1, 768): attention_chunks(128, 128),
     ("chunked", 1, 1024): attention_chunks(64, 128),
-    ("chunked_batched", 2, 128): attention_chunks(64, 128),
-    ("chunked_batched", 4, 128): attention_chunks(128, 128),
-    ("chunked_batched", 8, 128): attention_chunks(64, 128),
-    ("chunked_batched", 16, 128): attention_chunks(128, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(128, 128),
-    ("chunked_batched", 4, 256): attention_chunks(64, 128),
-    ("chunked_batched", 8, 256): attention_chunks(128, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(64, 128),
-    ("chunked_batched", 4, 512): attention_chunks(128, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
+    ("chunked_batched", 2, 224): attention_chunks(32, 128),
+    ("chunked_batched", 4, 224): attention_chunks(32, 128),
+    ("chunked_batched", 8, 224): attention_chunks(32, 128),
+    ("chunked_batched", 16, 224): attention_chunks(32, 128),
+    ("chunked_batched", 2, 448): attention_chunks(64, 128),
+    ("chunked_batched", 4, 448): attention_chunks(64, 128),
+    ("chunked_batched", 8, 448): attention_chunks(64, 128),
+    ("chunked_batched", 2, 768): attention_chunks(128, 128),
+    ("chunked_batched", 4, 768): attention_chunks(128, 128),
     ("chunked_batched", 2, 1024): attention_chunks(128, 128),
     ("chunked_batched", 4, 1024): attention_chunks(128, 128),
 }
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
+    7: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    14: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    24: Places(L1, L1, L1, L1),
+    28: Places(L1, L1, L1, L1),
     32: Places(L1, L1, L1, L1),
+    48: Places(L1, L1, L1, L1),
+    56: Places(L1, L1, L1, L1),
     64: Places(L1, L1, L1, L1),
+    96: Places(L1, L1, L1, L1),
+    112: Places(L1, L1, L1, L1),
     128: Places(L1, L1, L1, L1),
 }
 
@@ -388,9 +403,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -404,7 +419,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -452,7 +467,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -463,7 +478,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -510,7 +525,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

@@ -2,21 +2,22 @@
 
 Rebuild:   codegen build smollm2-135m --target p150
 Manifest:  models/smollm2-135m.toml
-Geometry:  1435a009df7b34f8
+Geometry:  ac04398b47d67022
 
     30 layers of 576 hidden and 1536 intermediate, 9 query and 3 key-value heads of 64, 49152 vocabulary
     8192 tokens of context, 2048 key-value blocks of 32 tokens
     bfloat16 weights, bfloat16 keys and values, bfloat16 activations
 
     variant          rows            tokens a row
-    single           1               128 256 512 1024
-    batched          2 4 8 16 32     128 256
-    batched          2 4 8 16        512
-    batched          2 4 8           1024
-    chunked          1               128 256 512 1024
-    chunked_batched  2 4 8 16 32     128 256
-    chunked_batched  2 4 8 16        512
-    chunked_batched  2 4 8           1024
+    single           1               320 640 1024
+    ragged           up to 8         256 together
+    ragged           up to 16        512 together
+    ragged           up to 20        1280 2560 together
+    ragged           up to 32        4096 8192 together
+    ragged           up to 22        5632 together
+    chunked          1               320 640 1024
+    chunked_batched  2 4 8 16        320
+    chunked_batched  2 4 8           640 1024
 """
 
 from runtime.backend import ttnn
@@ -110,53 +111,37 @@ ATTENTION_COMPUTE = ttnn.WormholeComputeKernelConfig(  # bfloat16 keys and value
 
 # --- tables: the closed set of passes and their programs ------------------------------------------------------------
 
-WAVES = (1, 2, 4, 8, 16, 32)  # target.p150.waves
-LENGTHS = (128, 256, 512, 1024)  # target.p150.lengths
+WAVES = (1, 2, 4, 8, 16)  # target.p150.waves
+LENGTHS = (320, 640, 1024)  # target.p150.lengths
+RAGGED_TOKENS = (256, 512, 1280, 2560, 4096, 5632, 8192)  # target.p150.ragged_tokens
 
+# A ragged pass holds at most so many rows, which share rows x tokens as they need, in whole blocks. They are packed by
+# the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 128, 4, 0, "last", "535ccf8cebf8a6fe"),
-    Shape("single", 1, 256, 8, 0, "last", "11bd76bd8be05cef"),
-    Shape("single", 1, 512, 16, 0, "last", "467e323ed2384244"),
-    Shape("single", 1, 1024, 32, 0, "last", "47d58242a515c1b0"),
-    Shape("batched", 2, 128, 8, 0, "last", "b725b1613e91445e"),
-    Shape("batched", 4, 128, 16, 0, "last", "78ef6cdbce24fdd9"),
-    Shape("batched", 8, 128, 32, 0, "last", "37c404c3eb87b154"),
-    Shape("batched", 16, 128, 64, 0, "last", "276cce061a26a0ca"),
-    Shape("batched", 32, 128, 128, 0, "last", "2a2a16b40902d87f"),
-    Shape("batched", 2, 256, 16, 0, "last", "98cb4e150e24c599"),
-    Shape("batched", 4, 256, 32, 0, "last", "1f483a0032399a76"),
-    Shape("batched", 8, 256, 64, 0, "last", "832a9db86deb1bdb"),
-    Shape("batched", 16, 256, 128, 0, "last", "5cedad0d0ad03cdb"),
-    Shape("batched", 32, 256, 256, 0, "last", "a605b134ecbc0c70"),
-    Shape("batched", 2, 512, 32, 0, "last", "a12b073e3f1bcde5"),
-    Shape("batched", 4, 512, 64, 0, "last", "8c7ddec9bb7fa019"),
-    Shape("batched", 8, 512, 128, 0, "last", "dd078d4f7c811b04"),
-    Shape("batched", 16, 512, 256, 0, "last", "8533d877324cf92b"),
-    Shape("batched", 2, 1024, 64, 0, "last", "1b7779b302d24f25"),
-    Shape("batched", 4, 1024, 128, 0, "last", "ed8a2b6133529ae4"),
-    Shape("batched", 8, 1024, 256, 0, "last", "b400004b77821123"),
-    Shape("chunked", 1, 128, 4, 272, "last", "2b9979a534c9f43b"),
-    Shape("chunked", 1, 256, 8, 272, "last", "1912485f0e5ba73a"),
-    Shape("chunked", 1, 512, 16, 272, "last", "0ed273dfa227d41c"),
-    Shape("chunked", 1, 1024, 32, 272, "last", "5a5c64d588aeccf9"),
-    Shape("chunked_batched", 2, 128, 8, 272, "last", "59a29fcbb9511981"),
-    Shape("chunked_batched", 4, 128, 16, 272, "last", "3f5eb39b4f669fb2"),
-    Shape("chunked_batched", 8, 128, 32, 272, "last", "f2a4ad8ad291cc89"),
-    Shape("chunked_batched", 16, 128, 64, 272, "last", "b4b7166339fd71e3"),
-    Shape("chunked_batched", 32, 128, 128, 272, "last", "e25c548410885a41"),
-    Shape("chunked_batched", 2, 256, 16, 272, "last", "6ee61d09e94ec2f6"),
-    Shape("chunked_batched", 4, 256, 32, 272, "last", "63724b407021a707"),
-    Shape("chunked_batched", 8, 256, 64, 272, "last", "53115dfc1fda5d28"),
-    Shape("chunked_batched", 16, 256, 128, 272, "last", "99ed976905b6906d"),
-    Shape("chunked_batched", 32, 256, 256, 272, "last", "e658b92f08f347df"),
-    Shape("chunked_batched", 2, 512, 32, 272, "last", "caf6b35bd245f8ef"),
-    Shape("chunked_batched", 4, 512, 64, 272, "last", "b4848015deeed2ec"),
-    Shape("chunked_batched", 8, 512, 128, 272, "last", "cedef2012c413219"),
-    Shape("chunked_batched", 16, 512, 256, 272, "last", "c5d6adc194e170a3"),
-    Shape("chunked_batched", 2, 1024, 64, 272, "last", "dec18acf7bd32939"),
-    Shape("chunked_batched", 4, 1024, 128, 272, "last", "061d9f0868306859"),
-    Shape("chunked_batched", 8, 1024, 256, 272, "last", "47e3911c17d54739"),
+    Shape("single", 1, 320, 10, 0, "last", "e667ac6c12958589", 2286),
+    Shape("single", 1, 640, 20, 0, "last", "909a625e41b7a44c", 2694),
+    Shape("single", 1, 1024, 32, 0, "last", "231743d24cf2d781", 3841),
+    Shape("ragged", 8, 32, 8, 0, "last", "40b8bc36db7d678f", 2280),
+    Shape("ragged", 16, 32, 16, 0, "last", "0e9b2c49ddae852d", 2664),
+    Shape("ragged", 20, 64, 40, 0, "last", "b4b045edebeccca9", 3901),
+    Shape("ragged", 20, 128, 80, 0, "last", "53a741d3c21f93f9", 6314),
+    Shape("ragged", 32, 128, 128, 0, "last", "e5730d9681acfe44", 8872),
+    Shape("ragged", 22, 256, 176, 0, "last", "c16edc551716484f", 11497),
+    Shape("ragged", 32, 256, 256, 0, "last", "481d4800ae1f636f", 16324),
+    Shape("chunked", 1, 320, 10, 264, "last", "db36ae09ffc2a405"),
+    Shape("chunked", 1, 640, 20, 264, "last", "8c63aae8ec213266"),
+    Shape("chunked", 1, 1024, 32, 264, "last", "ed4b29b443c412ab"),
+    Shape("chunked_batched", 2, 320, 20, 264, "last", "0a3d74052858d624"),
+    Shape("chunked_batched", 4, 320, 40, 264, "last", "db38c2d8842ddf47"),
+    Shape("chunked_batched", 8, 320, 80, 264, "last", "ee37f942fddeb24e"),
+    Shape("chunked_batched", 16, 320, 160, 264, "last", "ba63bb2a22ac92d5"),
+    Shape("chunked_batched", 2, 640, 40, 264, "last", "69315bd1a173878b"),
+    Shape("chunked_batched", 4, 640, 80, 264, "last", "f07b4369390f3cb4"),
+    Shape("chunked_batched", 8, 640, 160, 264, "last", "09e88713bd69e41e"),
+    Shape("chunked_batched", 2, 1024, 64, 264, "last", "30c00dabdfe9f812"),
+    Shape("chunked_batched", 4, 1024, 128, 264, "last", "49e0695bf8abdceb"),
+    Shape("chunked_batched", 8, 1024, 256, 264, "last", "7235e1572753111a"),
 )
 SAMPLING = ("logits", "argmax", "top_k")
 PROGRAMS = tuple((shape.digest, ending) for shape in TRACES for ending in SAMPLING)
@@ -220,78 +205,79 @@ def attention_chunks(query_tokens, key_tokens):
 
 # (role, tiles of tokens in the pass): how the matmul is cut over the cores
 MATMULS = {
-    ("query_key_value", 4): multicast_2d(11, 4, 6, 1, 3, 1, 3, 1, 3),
     ("query_key_value", 8): multicast_2d(11, 8, 6, 1, 3, 1, 3, 1, 3),
+    ("query_key_value", 10): multicast_2d(11, 10, 6, 1, 3, 1, 3, 1, 3),
     ("query_key_value", 16): multicast_2d(11, 8, 6, 1, 3, 2, 3, 2, 3),
+    ("query_key_value", 20): multicast_2d(11, 10, 6, 1, 3, 2, 3, 2, 3),
     ("query_key_value", 32): multicast_2d(11, 8, 6, 1, 3, 4, 3, 4, 3),
+    ("query_key_value", 40): multicast_2d(11, 10, 6, 1, 3, 4, 3, 4, 3),
     ("query_key_value", 64): multicast_2d(11, 10, 6, 1, 3, 7, 3, 7, 3),
+    ("query_key_value", 80): multicast_2d(11, 10, 6, 1, 3, 8, 3, 8, 3),
     ("query_key_value", 128): multicast_2d(11, 10, 6, 1, 3, 13, 3, 13, 3),
+    ("query_key_value", 160): multicast_2d(11, 10, 6, 1, 3, 16, 3, 16, 3),
+    ("query_key_value", 176): multicast_2d(11, 10, 6, 1, 3, 18, 3, 18, 3),
     ("query_key_value", 256): multicast_2d(11, 10, 6, 1, 3, 26, 3, 26, 3),
-    ("attention_output", 4): minimal(11, 10, 1, 6, 2, 1, 2),
     ("attention_output", 8): minimal(11, 10, 1, 6, 2, 1, 2),
+    ("attention_output", 10): minimal(11, 10, 1, 6, 2, 1, 2),
     ("attention_output", 16): minimal(11, 10, 2, 6, 2, 2, 2),
+    ("attention_output", 20): minimal(11, 10, 2, 6, 2, 2, 2),
     ("attention_output", 32): minimal(11, 10, 3, 6, 2, 1, 2),
+    ("attention_output", 40): minimal(11, 10, 4, 6, 2, 2, 2),
     ("attention_output", 64): minimal(11, 10, 6, 6, 2, 2, 2),
+    ("attention_output", 80): minimal(11, 10, 8, 6, 2, 2, 2),
     ("attention_output", 128): minimal(11, 10, 12, 6, 2, 2, 2),
+    ("attention_output", 160): minimal(11, 10, 16, 6, 2, 2, 2),
+    ("attention_output", 176): minimal(11, 10, 16, 6, 2, 2, 2),
     ("attention_output", 256): minimal(11, 10, 24, 6, 2, 2, 2),
-    ("gate_up", 4): minimal(11, 10, 1, 6, 12, 1, 4),
     ("gate_up", 8): minimal(11, 10, 1, 6, 12, 1, 4),
+    ("gate_up", 10): minimal(11, 10, 1, 6, 12, 1, 4),
     ("gate_up", 16): minimal(11, 10, 2, 6, 10, 2, 2),
+    ("gate_up", 20): minimal(11, 10, 2, 6, 10, 2, 2),
     ("gate_up", 32): minimal(11, 10, 4, 6, 10, 2, 2),
+    ("gate_up", 40): minimal(11, 10, 4, 6, 10, 2, 2),
     ("gate_up", 64): minimal(11, 10, 8, 6, 10, 2, 2),
+    ("gate_up", 80): minimal(11, 10, 8, 6, 10, 2, 2),
     ("gate_up", 128): minimal(11, 10, 12, 6, 10, 2, 2),
+    ("gate_up", 160): minimal(11, 10, 8, 6, 10, 2, 2),
+    ("gate_up", 176): minimal(11, 10, 8, 6, 10, 2, 2),
     ("gate_up", 256): minimal(11, 10, 12, 6, 10, 2, 2),
-    ("down", 4): minimal(11, 10, 1, 8, 2, 1, 2),
     ("down", 8): minimal(11, 10, 1, 8, 2, 1, 2),
+    ("down", 10): minimal(11, 10, 1, 8, 2, 1, 2),
     ("down", 16): minimal(11, 10, 2, 8, 2, 2, 2),
+    ("down", 20): minimal(11, 10, 2, 8, 2, 2, 2),
     ("down", 32): minimal(11, 10, 3, 8, 2, 1, 2),
+    ("down", 40): minimal(11, 10, 4, 8, 2, 2, 2),
     ("down", 64): minimal(11, 10, 6, 8, 2, 2, 2),
+    ("down", 80): minimal(11, 10, 8, 8, 2, 2, 2),
     ("down", 128): minimal(11, 10, 12, 8, 2, 2, 2),
+    ("down", 160): minimal(11, 10, 16, 8, 2, 2, 2),
+    ("down", 176): minimal(11, 10, 16, 8, 2, 2, 2),
     ("down", 256): minimal(11, 10, 24, 8, 2, 2, 2),
     ("head", 1): multicast_1d(11, 10, 6, 1, 3, 1, 15, 1, 15),
 }
 
 # (variant, rows, tokens a row): how attention is cut
 ATTENTION = {
-    ("single", 1, 128): attention_chunks(32, 128),
-    ("single", 1, 256): attention_chunks(32, 256),
-    ("single", 1, 512): attention_chunks(64, 256),
+    ("single", 1, 320): attention_chunks(32, 64),
+    ("single", 1, 640): attention_chunks(64, 128),
     ("single", 1, 1024): attention_chunks(128, 256),
-    ("batched", 2, 128): attention_chunks(32, 128),
-    ("batched", 4, 128): attention_chunks(64, 128),
-    ("batched", 8, 128): attention_chunks(128, 128),
-    ("batched", 16, 128): attention_chunks(64, 128),
-    ("batched", 32, 128): attention_chunks(128, 128),
-    ("batched", 2, 256): attention_chunks(64, 256),
-    ("batched", 4, 256): attention_chunks(128, 256),
-    ("batched", 8, 256): attention_chunks(256, 256),
-    ("batched", 16, 256): attention_chunks(128, 256),
-    ("batched", 32, 256): attention_chunks(256, 256),
-    ("batched", 2, 512): attention_chunks(128, 256),
-    ("batched", 4, 512): attention_chunks(256, 256),
-    ("batched", 8, 512): attention_chunks(128, 256),
-    ("batched", 16, 512): attention_chunks(256, 256),
-    ("batched", 2, 1024): attention_chunks(256, 256),
-    ("batched", 4, 1024): attention_chunks(128, 256),
-    ("batched", 8, 1024): attention_chunks(256, 256),
-    ("chunked", 1, 128): attention_chunks(32, 128),
-    ("chunked", 1, 256): attention_chunks(32, 128),
-    ("chunked", 1, 512): attention_chunks(64, 128),
+    ("ragged", 8, 32): attention_chunks(32, 128),
+    ("ragged", 16, 32): attention_chunks(64, 128),
+    ("ragged", 20, 64): attention_chunks(128, 128),
+    ("ragged", 20, 128): attention_chunks(128, 128),
+    ("ragged", 32, 128): attention_chunks(128, 128),
+    ("ragged", 22, 256): attention_chunks(128, 128),
+    ("ragged", 32, 256): attention_chunks(128, 128),
+    ("chunked", 1, 320): attention_chunks(32, 128),
+    ("chunked", 1, 640): attention_chunks(64, 128),
     ("chunked", 1, 1024): attention_chunks(128, 128),
-    ("chunked_batched", 2, 128): attention_chunks(32, 128),
-    ("chunked_batched", 4, 128): attention_chunks(64, 128),
-    ("chunked_batched", 8, 128): attention_chunks(128, 128),
-    ("chunked_batched", 16, 128): attention_chunks(64, 128),
-    ("chunked_batched", 32, 128): attention_chunks(128, 128),
-    ("chunked_batched", 2, 256): attention_chunks(64, 128),
-    ("chunked_batched", 4, 256): attention_chunks(128, 128),
-    ("chunked_batched", 8, 256): attention_chunks(64, 128),
-    ("chunked_batched", 16, 256): attention_chunks(128, 128),
-    ("chunked_batched", 32, 256): attention_chunks(128, 128),
-    ("chunked_batched", 2, 512): attention_chunks(128, 128),
-    ("chunked_batched", 4, 512): attention_chunks(64, 128),
-    ("chunked_batched", 8, 512): attention_chunks(128, 128),
-    ("chunked_batched", 16, 512): attention_chunks(128, 128),
+    ("chunked_batched", 2, 320): attention_chunks(64, 128),
+    ("chunked_batched", 4, 320): attention_chunks(64, 128),
+    ("chunked_batched", 8, 320): attention_chunks(64, 128),
+    ("chunked_batched", 16, 320): attention_chunks(64, 128),
+    ("chunked_batched", 2, 640): attention_chunks(128, 128),
+    ("chunked_batched", 4, 640): attention_chunks(128, 128),
+    ("chunked_batched", 8, 640): attention_chunks(128, 128),
     ("chunked_batched", 2, 1024): attention_chunks(64, 128),
     ("chunked_batched", 4, 1024): attention_chunks(128, 128),
     ("chunked_batched", 8, 1024): attention_chunks(128, 128),
@@ -299,12 +285,17 @@ ATTENTION = {
 
 # tiles of tokens in the pass: where a layer's intermediates lie, in the order normed, heads, attended, gated
 PLACES = {
-    4: Places(L1, L1, L1, L1),
     8: Places(L1, L1, L1, L1),
+    10: Places(L1, L1, L1, L1),
     16: Places(L1, L1, L1, L1),
+    20: Places(L1, L1, L1, L1),
     32: Places(L1, L1, L1, L1),
+    40: Places(L1, L1, L1, L1),
     64: Places(L1, L1, L1, L1),
+    80: Places(L1, L1, L1, L1),
     128: Places(L1, L1, L1, L1),
+    160: Places(L1, L1, L1, L1),
+    176: Places(L1, L1, L1, L1),
     256: Places(L1, L1, L1, DRAM),
 }
 
@@ -403,9 +394,9 @@ def packed_inputs(shape):
     )
 
 
-def batched_inputs(shape):
-    """A wave also states where each padded row begins and where the last one ends."""
-    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "never"))
+def ragged_inputs(shape):
+    """A wave also states where each row begins, whatever its length, and where the last one ends."""
+    return (*packed_inputs(shape), Input("row_bounds", (shape.rows + 1,), ttnn.int32, "changed"))
 
 
 def chunked_inputs(shape):
@@ -419,7 +410,7 @@ def chunked_inputs(shape):
 
 INPUTS = {
     "single": packed_inputs,
-    "batched": batched_inputs,
+    "ragged": ragged_inputs,
     "chunked": chunked_inputs,
     "chunked_batched": chunked_inputs,
 }
@@ -467,7 +458,7 @@ def attend_single(query, key, value, key_cache, value_cache, inputs, shape):
     )
 
 
-def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
+def attend_ragged(query, key, value, key_cache, value_cache, inputs, shape):
     """A wave of rows packed back to back: causal inside the bounds of each row, nothing across them."""
     return ttnn.transformer.scaled_dot_product_attention(
         query,
@@ -478,7 +469,7 @@ def attend_batched(query, key, value, key_cache, value_cache, inputs, shape):
         scale=ATTENTION_SCALE,
         output_concat_heads=True,
         memory_config=PLACES[shape.token_tiles].attended,
-        program_config=ATTENTION["batched", shape.rows, shape.tokens],
+        program_config=ATTENTION["ragged", shape.rows, shape.tokens],
         compute_kernel_config=ATTENTION_COMPUTE,
     )
 
@@ -525,7 +516,7 @@ def attend_chunked_batched(query, key, value, key_cache, value_cache, inputs, sh
 
 ATTEND = {
     "single": attend_single,
-    "batched": attend_batched,
+    "ragged": attend_ragged,
     "chunked": attend_chunked,
     "chunked_batched": attend_chunked_batched,
 }

@@ -26,6 +26,7 @@ class Choice:
     ideal_seconds: float
     passes: int
     computed: int
+    ragged_tokens: tuple[int, ...] = ()
 
     @property
     def chunk(self) -> int:
@@ -56,6 +57,8 @@ def best_lengths(
     """For every number of lengths the quickest and their programs. `gaps` [below, end] are the seconds of what lies between two
     neighbouring lengths, in steps; the last end is always chosen.
     """
+    if budget < 1:
+        return []
     last = len(gaps) - 1
     budget = min(budget, sum(costs[:last]))
     most = min(most, last)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from generator import catalog, geometry, manifest, targets
 from generator.choosing import waves
 from generator.choosing.choose import Choice, choose, evaluate, programs_of
+from generator.choosing.default import MOST_LENGTHS, alike, default_ragged, log_uniform, variants_of, worthwhile
 from generator.choosing.limits import most_traces, trace_bytes
+from generator.choosing.ragged import Packer, Together, pack_all, sizes_for, together
 from generator.choosing.rows import Asked, cut
-from generator.choosing.times import Times, times
+from generator.choosing.times import Times, ragged_times, times
 from generator.choosing.workload import Workload, read, require_usable
 from generator.choosing.writing import rewritten
 from generator.errors import Diagnostic, ManifestError
@@ -23,8 +23,6 @@ from generator.manifest import ModelFile
 from generator.publish import write_new
 
 CHUNKS = (512, 1024, 2048, 4096)  # tried where none is named, beside the manifest's own
-LENGTHS = 9  # at most, where nothing else is said: what more of them gain is under a hundredth on every log looked at
-DRAWN = 20000  # lengths that stand for a distribution
 
 
 @dataclass(frozen=True)
@@ -41,18 +39,7 @@ class Found:
     waves: tuple[int, ...]
     now: Choice
     choices: tuple[Choice, ...]  # of the chosen chunk, by their number of lengths
-
-    @property
-    def chosen(self) -> Choice:
-        """The quickest of them."""
-        return _quickest(self.choices)
-
-
-def log_uniform(context: int) -> Workload:
-    """A stand-in where no log is at hand: lengths up to the context, as many between any two as between twice the two."""
-    lengths = np.ceil(context ** ((np.arange(DRAWN) + 0.5) / DRAWN)).astype(np.int64)
-    one = np.ones(DRAWN, dtype=np.int64)
-    return Workload(lengths, np.zeros(DRAWN, dtype=np.int64), one, None, 0, False)
+    chosen: Choice  # one of them
 
 
 def find(
@@ -63,33 +50,31 @@ def find(
     most_lengths: int | None,
     most_programs: int | None,
     chunk: int | None,
+    packer: Packer,
     window: float = 0.0,
     progress: Callable[[int], None] = lambda lines: None,
 ) -> Found:
-    """The choice for a model on `target`, or on its manifest's first. Raises ManifestError."""
+    """The choice for a model on `target`, or on its manifest's first. Without a log it is the one that import writes, as many
+    lengths as are worth their programs; else the quickest. `packer` is the runtime's. Raises ManifestError.
+    """
     file = manifest.load(manifests, model)
     name = target or next(iter(file.manifest.target))
     resolved = geometry.resolve(file, targets.load_board(manifests, name))
     log = log_uniform(resolved.context) if workload is None else read(workload, progress)
     source = "log-uniform lengths" if workload is None else workload.name
     require_usable(log, source if workload is None else str(workload), resolved.context, window)
-    search = _Search(
-        file,
-        resolved,
-        log,
-        1 if resolved.attention_soft_cap else 2,
-        LENGTHS if most_lengths is None else most_lengths,
-        most_programs,
-    )
-    if not window:
+    most = MOST_LENGTHS if most_lengths is None else most_lengths
+    search = Search(resolved, log, most, most_programs, packer, file.path)
+    if workload is None:
+        tried = search.without_log(_chunks(file, resolved, resolved.prefill_chunk if chunk is None else chunk)[0])
+    elif not window:
         tried = search.alone(_chunks(file, resolved, chunk))
     else:
         chunks = _chunks(file, resolved, resolved.prefill_chunk if chunk is None else chunk)
         tried = search.in_waves(chunks[0], window)
-    choices, sizes, asked, now, operations = tried
-    shortest = _quickest(choices).lengths[0]
-    running = tuple(size for size in sizes if size == 1 or size * shortest <= resolved.wave_tokens)
-    return Found(resolved, file, source, window, asked, log.empty, operations, running, now, tuple(choices))
+    choices, chosen, sizes, asked, now, operations = tried
+    running = tuple(size for size in sizes if size == 1 or size * chosen.lengths[0] <= resolved.wave_tokens)
+    return Found(resolved, file, source, window, asked, log.empty, operations, running, now, tuple(choices), chosen)
 
 
 def _quickest(choices: Sequence[Choice]) -> Choice:
@@ -97,67 +82,168 @@ def _quickest(choices: Sequence[Choice]) -> Choice:
     return min(choices, key=lambda choice: (choice.seconds, len(choice.lengths)))
 
 
-Tried = tuple[list[Choice], tuple[int, ...], Asked, Choice, int]
+Tried = tuple[list[Choice], Choice, tuple[int, ...], Asked, Choice, int]
 
 
 @dataclass(frozen=True)
-class _Search:
-    """What is looked for. Both ways give the choices for the quickest chunk or waves, those waves, what is asked of them, the
-    manifest's own lengths as a choice, and the operations of a pass.
+class Search:
+    """What is looked for. Each way gives the choices for the quickest chunk or waves, the one that is taken, those waves, what is
+    asked of them, the manifest's own lengths as a choice, and the operations of a pass.
     """
 
-    file: ModelFile
     resolved: Resolved
     log: Workload
-    variants: int
     most: int
     most_programs: int | None
+    packer: Packer
+    path: str = ""  # of the manifest, for errors
+
+    def without_log(self, chunk: int) -> Tried:
+        """Lengths for which prompts of any length count alike, as in a manifest that import writes."""
+        resolved = self.resolved
+        found = times(resolved, max(chunk, resolved.prefill_chunk))
+        costs = self._costs(found, resolved.waves)
+        ragged = self._ragged(found, costs, [chunk])
+        budget = self._budget(found) - len(ragged)
+        asked = cut(self.log, resolved, chunk)
+        by_ratio = choose(alike(asked, found, chunk), found, chunk, costs, self.most, budget)
+        if not by_ratio:
+            raise self._too_few([chunk], costs, found, len(ragged))
+        choices = [evaluate(asked, found, choice.lengths, choice.programs) for choice in by_ratio]
+        chosen = choices[by_ratio.index(worthwhile(by_ratio))]
+        return self._tried(choices, chosen, ragged, asked, self._now(found, costs), found.operations)
 
     def alone(self, chunks: Sequence[int]) -> Tried:
         """Every prompt by itself, whose waves are then the manifest's: nothing that is seen speaks for or against them."""
         resolved = self.resolved
         found = times(resolved, max(*chunks, resolved.prefill_chunk))
-        costs, budget = self._costs(found, resolved.waves), self._budget(found)
+        costs = self._costs(found, resolved.waves)
+        ragged = self._ragged(found, costs, chunks)
+        budget = self._budget(found) - len(ragged)
         tried = []
         for chunk in chunks:
             asked = cut(self.log, resolved, chunk)
             tried.append((choose(asked, found, chunk, costs, self.most, budget), asked))
         tried = [(choices, asked) for choices, asked in tried if choices]
         if not tried:
-            raise _too_few(self.file, resolved, chunks, costs, found.step, budget, self.most_programs)
+            raise self._too_few(chunks, costs, found, len(ragged))
         choices, asked = min(tried, key=lambda one: _quickest(one[0]).seconds)
+        return self._tried(choices, _quickest(choices), ragged, asked, self._now(found, costs), found.operations)
+
+    def _ragged(self, found: Times, costs: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
+        """Ragged waves, of which nothing that is seen speaks for or against any: the manifest's, or fewer where they would take more
+        than half of the programs, or more than one length leaves.
+        """
+        held, budget = self.resolved.ragged_tokens, self._budget(found)
+        most = min(budget // 2, budget - min(costs[chunk // found.step - 1] for chunk in chunks))
+        return held if len(held) <= most or not held else default_ragged(self.resolved, max(most, 1))
+
+    def _tried(
+        self,
+        choices: list[Choice],
+        chosen: Choice,
+        ragged: tuple[int, ...],
+        asked: Asked,
+        now: Choice,
+        operations: int,
+    ) -> Tried:
+        def beside(choice: Choice, ragged: tuple[int, ...]) -> Choice:
+            return replace(choice, programs=choice.programs + len(ragged), ragged_tokens=ragged)
+
+        now = beside(now, self.resolved.ragged_tokens)
+        choices, chosen = [beside(choice, ragged) for choice in choices], beside(chosen, ragged)
+        return choices, chosen, self.resolved.waves, asked, now, operations
+
+    def _now(self, found: Times, costs: Sequence[int]) -> Choice:
+        """What the manifest's own lengths come to, every prompt by itself."""
+        resolved = self.resolved
         programs = sum(costs[length // found.step - 1] for length in resolved.lengths)
-        now = evaluate(cut(self.log, resolved, resolved.prefill_chunk), found, resolved.lengths, programs)
-        return choices, resolved.waves, asked, now, found.operations
+        return evaluate(cut(self.log, resolved, resolved.prefill_chunk), found, resolved.lengths, programs)
 
     def in_waves(self, chunk: int, window: float) -> Tried:
-        """Prompts that arrive within a window together, in the waves of the manifest up to each size."""
+        """Prompts that arrive within a window together, in the waves of the manifest up to each size; where it has ragged waves, rows
+        from the start of prompts are packed into those.
+        """
         resolved, log = self.resolved, self.log
         by_rows = waves.wave_times(resolved, max(chunk, resolved.prefill_chunk))
         found = by_rows[1]
         budget = self._budget(found)
         calls = waves.calls_of(log.arrivals, window, resolved.board.maximum_wave)
-        groups = waves.groups_of(log, resolved, chunk, calls, found)
+        shared = together(log, resolved, chunk, calls) if resolved.ragged_tokens else None
+        sizes_of = self._sizes_for(shared, found, chunk, budget) if shared else ()
+        groups = waves.groups_of(log, resolved, chunk, calls, found, shared and shared.members)
         tried = []
         for count in range(1, len(resolved.waves) + 1):
             sizes = resolved.waves[:count]
             costs = self._costs(found, sizes)
-            choices = waves.choose_in_waves(groups, by_rows, sizes, chunk, costs, self.most, budget)
+            choices = waves.choose_in_waves(groups, by_rows, sizes, chunk, costs, self.most, budget - len(sizes_of))
             if choices:
                 tried.append((choices, sizes))
         if not tried:
-            raise _too_few(self.file, resolved, [chunk], costs, found.step, budget, self.most_programs)
+            raise self._too_few([chunk], costs, found, len(sizes_of))
         choices, sizes = min(tried, key=lambda one: _quickest(one[0]).seconds)
-        costs = self._costs(found, resolved.waves)
-        programs = sum(costs[length // found.step - 1] for length in resolved.lengths)
-        own = waves.groups_of(log, resolved, resolved.prefill_chunk, calls, found)
-        gaps = waves.gaps_of(own, by_rows, resolved.prefill_chunk)
+        choices = [
+            self._packed(choice, shared, {"lengths": choice.lengths, "prefill_chunk": chunk, "waves": sizes}, sizes_of)
+            for choice in choices
+        ]
+        return (
+            choices,
+            _quickest(choices),
+            sizes,
+            cut(log, resolved, chunk),
+            self._now_in_waves(by_rows, calls),
+            found.operations,
+        )
+
+    def _sizes_for(self, shared: Together, found: Times, chunk: int, budget: int) -> tuple[int, ...]:
+        """Ragged waves within the programs that one length leaves."""
+        left = budget - self._costs(found, (1,))[chunk // found.step - 1]
+        return sizes_for(shared, ragged_times(self.resolved), self.resolved.block_size, max(left, 1))
+
+    def _now_in_waves(self, by_rows: dict[int, Times], calls: np.ndarray) -> Choice:
+        """What the manifest's own lengths and waves come to."""
+        resolved, found, chunk = self.resolved, by_rows[1], self.resolved.prefill_chunk
+        programs = sum(self._costs(found, resolved.waves)[length // found.step - 1] for length in resolved.lengths)
+        shared = together(self.log, resolved, chunk, calls) if resolved.ragged_tokens else None
+        own = waves.groups_of(self.log, resolved, chunk, calls, found, shared and shared.members)
+        gaps = waves.gaps_of(own, by_rows, chunk)
         now = waves.evaluate(own, gaps, resolved.lengths, programs, found.step)
-        return choices, sizes, cut(log, resolved, chunk), now, found.operations
+        return self._packed(now, shared, {}, resolved.ragged_tokens)
+
+    def _packed(
+        self, choice: Choice, shared: Together | None, values: dict[str, Any], ragged_tokens: tuple[int, ...]
+    ) -> Choice:
+        """A choice with what is packed into ragged waves beside it."""
+        if shared is None:
+            return choice
+        packed = pack_all(shared, replace(self.resolved, **values, ragged_tokens=ragged_tokens), self.packer)
+        return replace(
+            choice,
+            programs=choice.programs + len(ragged_tokens),
+            seconds=choice.seconds + packed.seconds,
+            passes=choice.passes + packed.passes,
+            computed=choice.computed + packed.computed,
+            ragged_tokens=ragged_tokens,
+        )
 
     def _costs(self, found: Times, sizes: Sequence[int]) -> list[int]:
-        tokens = self.resolved.wave_tokens
-        return [programs_of(length, sizes, tokens, self.variants) for length in found.lengths.tolist()]
+        """Programs of each length. Where waves from the start of prompts are ragged, only chunks have waves of equal rows."""
+        tokens, lengths = self.resolved.wave_tokens, found.lengths.tolist()
+        if self.resolved.ragged_tokens:
+            return [1 + programs_of(length, sizes, tokens, 1) for length in lengths]
+        return [programs_of(length, sizes, tokens, variants_of(self.resolved)) for length in lengths]
+
+    def _too_few(self, chunks: Sequence[int], costs: Sequence[int], found: Times, ragged: int) -> ManifestError:
+        """No choice is within the budget: say the smallest that can be met."""
+        resolved = self.resolved
+        least, chunk = min((ragged + costs[chunk // found.step - 1], chunk) for chunk in chunks)
+        named = self._budget(found) == self.most_programs
+        key, value = ("--max-programs", str(self.most_programs)) if named else ("dram.trace_region_bytes", "")
+        beside = f" and {ragged} ragged ones" if ragged else ""
+        rule = f"is under the {least} programs of the one length {chunk} with waves {list(resolved.waves)}{beside}"
+        return ManifestError(
+            [Diagnostic(self.path, None, key, value, rule, f"the smallest that can be met is {least}")]
+        )
 
     def _budget(self, found: Times) -> int:
         held = most_traces(found.operations, self.resolved.board)
@@ -190,26 +276,12 @@ def _resolved(file: ModelFile, resolved: Resolved, values: dict[str, Any]) -> Re
     return geometry.resolve(checked, resolved.board)
 
 
-def _too_few(
-    file: ModelFile,
-    resolved: Resolved,
-    chunks: Sequence[int],
-    costs: Sequence[int],
-    step: int,
-    budget: int,
-    asked: int | None,
-) -> ManifestError:
-    """No choice is within the budget: say the smallest that can be met."""
-    least, chunk = min((costs[chunk // step - 1], chunk) for chunk in chunks)
-    key, value = ("--max-programs", str(budget)) if asked == budget else ("dram.trace_region_bytes", "")
-    rule = f"is under the {least} programs of the one length {chunk} with waves {list(resolved.waves)}"
-    return ManifestError([Diagnostic(file.path, None, key, value, rule, f"the smallest that can be met is {least}")])
-
-
 def write(found: Found, manifests: Path) -> bool:
     """Put the choice into the manifest, whole or not at all; whether anything changed. Raises ManifestError."""
     resolved, chosen = found.resolved, found.chosen
     values: dict[str, Any] = {"lengths": chosen.lengths, "prefill_chunk": chosen.chunk, "waves": found.waves}
+    if chosen.ragged_tokens:
+        values["ragged_tokens"] = chosen.ragged_tokens
     _resolved(found.file, resolved, values)
     held = found.file.manifest.target[resolved.target]
     values = {key: value for key, value in values.items() if getattr(held, key) != value}
@@ -240,6 +312,7 @@ def to_json(found: Found) -> dict[str, Any]:
         "lengths": list(chosen.lengths),
         "chunk": chosen.chunk,
         "waves": list(found.waves),
+        "ragged_tokens": list(chosen.ragged_tokens),
         "requests": found.asked.requests,
         "empty": found.empty,
         "refused": found.asked.refused,
@@ -294,6 +367,7 @@ def lines(found: Found) -> list[str]:
         f"lengths = {list(chosen.lengths)}",
         f"prefill_chunk = {chosen.chunk}",
         f"waves = {list(found.waves)}",
+        *([f"ragged_tokens = {list(chosen.ragged_tokens)}"] if chosen.ragged_tokens else []),
         f"{asked.requests - asked.refused} requests in {chosen.passes} passes, {chosen.seconds:.1f} s modelled; "
         f"under the manifest's lengths {found.now.seconds:.1f} s",
     ]

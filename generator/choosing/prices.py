@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 
 from generator.geometry import Resolved
 from generator.matmuls import NoProgram
-from generator.pass_time import pass_time
+from generator.pass_time import attention_time, microseconds, pass_time
 from generator.placement import Programs, choose_programs
 from generator.shapes import PassShape, enumerate_shapes
+from generator.tiles import tiles
 
 
 class Prices:
@@ -19,9 +23,32 @@ class Prices:
         shapes = enumerate_shapes(resolved)
         self._own = {(shape.variant, shape.rows, shape.tokens): shape for shape in shapes}
         self._programs = choose_programs(resolved, shapes)
+        priced = microseconds(resolved, self._programs, shapes)
+        self.to_pack = {(shape.rows, shape.tokens): price for shape, price in priced.items()}  # what rows are packed by
         self._far = max(resolved.context // 2, 1)
         self.seconds = cache(self._seconds)
         self._row_by_row: set[tuple[str, int, int]] = set()
+
+    def ragged(self, rows: int, tokens: int, row_tokens: Iterable[int]) -> float:
+        """Of one pass of the module whose rows have so many tokens each and take whole blocks."""
+        block = self._resolved.block_size
+        squares = sum((-(-length // block) * tiles(block)) ** 2 for length in row_tokens)
+        return self._without_attention(rows, tokens) + self._attention(rows, tokens, squares)
+
+    def alone(self, length: int) -> float:
+        """Of the pass that a prompt of so many tokens has by itself."""
+        lengths = self._resolved.lengths
+        return self.seconds("single", 1, lengths[bisect_left(lengths, length)], 0, True)
+
+    @cache
+    def _without_attention(self, rows: int, tokens: int) -> float:
+        whole = self._pass(self._programs, self._own["ragged", rows, tokens], 0)
+        return whole.seconds - whole.attention
+
+    @cache
+    def _attention(self, rows: int, tokens: int, squares: int) -> float:
+        shape = replace(self._own["ragged", rows, tokens], row_squares=squares)
+        return attention_time(self._resolved, self._programs, shape)
 
     def is_row_by_row(self, variant: str, rows: int, tokens: int) -> bool:
         """Whether no program holds so large a wave, once it has been priced."""

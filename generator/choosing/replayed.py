@@ -36,6 +36,9 @@ class Outcome:
     computed: int = 0
     seconds: float = 0.0
     ideal_seconds: float = 0.0
+    most_delay: float = (
+        0.0  # seconds by which packing made the pass of some prompt longer than the one that it has by itself
+    )
     host_seconds: float | None = None
     planned: int = 0  # prompts that host_seconds are of
     sizes: set[Size] = field(default_factory=set)
@@ -120,7 +123,13 @@ def _run_own(own: Outcome, planned: Any, call: Calls, prices: Prices) -> None:
     for plan in planned.plans:
         for chunk in plan.chunks:
             size = (chunk.shape.variant, chunk.shape.rows, chunk.shape.tokens)
-            own.add(size, prices.seconds(*size, chunk.start, chunk is plan.chunks[-1]), call.weight)
+            if chunk.shape.variant == "ragged":
+                lengths = [request.length for request in plan.requests]
+                seconds = prices.ragged(*size[1:], lengths)
+                own.most_delay = max(own.most_delay, seconds - prices.alone(min(lengths)))
+            else:
+                seconds = prices.seconds(*size, chunk.start, chunk is plan.chunks[-1])
+            own.add(size, seconds, call.weight)
 
 
 def _run_powers(
@@ -170,6 +179,7 @@ def numbers(outcome: Outcome, requests: int, programs: int, operations: int, res
         "computed_tokens": outcome.computed,
         "computed_over_real": outcome.computed / outcome.real if outcome.real else None,
         "modelled_seconds": outcome.seconds,
+        "most_delay_seconds": outcome.most_delay,
         "modelled_time_over_ideal": outcome.seconds / outcome.ideal_seconds if outcome.ideal_seconds else None,
         "programs": programs,
         "traces": programs,

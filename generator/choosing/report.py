@@ -21,6 +21,7 @@ ROWS = (
     ("computed / real", "computed_over_real", "{:.3f}x"),
     ("modelled time, s", "modelled_seconds", "{:,.1f}"),
     ("modelled / no padding", "modelled_time_over_ideal", "{:.3f}x"),
+    ("most delay of a packed prompt, s", "most_delay_seconds", "{:.3f}"),
     ("programs", "programs", "{:,}"),
     ("traces", "traces", "{:,}"),
     ("bytes of traces", "trace_bytes", "{:,}"),

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from math import lcm
+
 import numpy as np
 
 from generator.choosing.rows import Rows
 from generator.geometry import Resolved
+from generator.matmuls import NoProgram
 from generator.pass_time import pass_time
 from generator.placement import choose_programs
-from generator.shapes import PassShape, read_pages
+from generator.programs import keeps_rows_equal
+from generator.shapes import RAGGED_BLOCKS, PassShape, ragged_size, read_pages
+
+NEVER = 1e9  # seconds of a pass that has no program: no choice takes it, and sums of it stay numbers
 
 
 @dataclass(frozen=True)
@@ -59,9 +65,15 @@ def _at_least(curve: np.ndarray) -> np.ndarray:
     return np.minimum.accumulate(curve[::-1])[::-1]
 
 
+def length_step(resolved: Resolved) -> int:
+    """Tokens that every length is a multiple of: a block, and what a recurrence takes at a time."""
+    net = resolved.gated_delta_net
+    return resolved.block_size if net is None else lcm(resolved.block_size, net.chunk)
+
+
 def times(resolved: Resolved, longest: int, rows: int = 1) -> Times:
-    """Of all multiples of the block up to `longest`, in passes of so many rows."""
-    step, chunks = resolved.block_size, not resolved.attention_soft_cap
+    """Of all legal lengths up to `longest`, in passes of so many rows; `regular` is 0 where no such pass has several rows."""
+    step, chunks = length_step(resolved), not resolved.attention_soft_cap
     lengths = np.arange(step, longest + 1, step)
     far = max(resolved.context // 2, 1)
     found = np.zeros((4, len(lengths)))
@@ -69,14 +81,35 @@ def times(resolved: Resolved, longest: int, rows: int = 1) -> Times:
     names = ("single", "chunked") if rows == 1 else ("batched", "chunked_batched")
     for index, length in enumerate(lengths.tolist()):
         regular, chunk = (_shape(resolved, name, rows, length) for name in names)
-        programs = choose_programs(resolved, _of_size(resolved, rows * length))
-        whole = pass_time(resolved, programs, regular)
-        operations = max(operations, whole.operations)
-        found[0, index], found[3, index] = whole.seconds, whole.tail
+        try:
+            programs = choose_programs(resolved, _of_size(resolved, rows * length))
+        except NoProgram:
+            found[:2, index] = NEVER
+            continue
+        if rows == 1 or not resolved.ragged_tokens:
+            whole = pass_time(resolved, programs, regular)
+            operations = max(operations, whole.operations)
+            found[0, index], found[3, index] = whole.seconds, whole.tail
         if chunks:
-            at_start, later = (pass_time(resolved, programs, chunk, start).seconds for start in (0, far))
-            found[1, index], found[2, index] = at_start, (later - at_start) / far
+            at_start, later = (pass_time(resolved, programs, chunk, start) for start in (0, far))
+            found[1:, index] = at_start.seconds, (later.seconds - at_start.seconds) / far, at_start.tail
     return Times(step, lengths, *found, operations)
+
+
+def ragged_times(resolved: Resolved) -> Times | None:
+    """Of ragged waves of all sizes up to `wave_tokens`, their rows equal; None for a model whose waves have equal rows in any case."""
+    step = RAGGED_BLOCKS * resolved.block_size
+    if keeps_rows_equal(resolved) or resolved.wave_tokens < step:
+        return None
+    sizes = np.arange(step, resolved.wave_tokens + 1, step)
+    seconds, none = np.zeros(len(sizes)), np.zeros(len(sizes))
+    for index, tokens in enumerate(sizes.tolist()):
+        shape = _shape(resolved, "ragged", *ragged_size(resolved, tokens))
+        try:
+            seconds[index] = pass_time(resolved, choose_programs(resolved, (shape,)), shape).seconds
+        except NoProgram:
+            seconds[index] = NEVER
+    return Times(step, sizes, seconds, none, none, none, 0)
 
 
 def _shape(resolved: Resolved, variant: str, rows: int, length: int) -> PassShape:
@@ -86,17 +119,15 @@ def _shape(resolved: Resolved, variant: str, rows: int, length: int) -> PassShap
 
 def _of_size(resolved: Resolved, tokens: int) -> tuple[PassShape, ...]:
     """All passes of so many tokens that a module with every length would have: they share one table of programs and places."""
-    variants = (
-        ("single", "batched") if resolved.attention_soft_cap else ("single", "batched", "chunked", "chunked_batched")
-    )
-    rows = [
+    waves = [
         wave
         for wave in resolved.waves
-        if wave == 1 or tokens <= resolved.wave_tokens and tokens % (wave * resolved.block_size) == 0
+        if wave > 1 and tokens <= resolved.wave_tokens and tokens % (wave * resolved.block_size) == 0
     ]
-    return tuple(
-        _shape(resolved, variant, wave, tokens // wave)
-        for variant in variants
-        for wave in rows
-        if (wave > 1) == variant.endswith("batched")
-    )
+    sizes = {"single": [1], "batched": [] if resolved.ragged_tokens else waves}
+    if not resolved.attention_soft_cap:
+        sizes |= {"chunked": [1], "chunked_batched": waves}
+    found = [_shape(resolved, variant, rows, tokens // rows) for variant, of in sizes.items() for rows in of]
+    if tokens in resolved.ragged_tokens:
+        found.append(_shape(resolved, "ragged", *ragged_size(resolved, tokens)))
+    return tuple(found)

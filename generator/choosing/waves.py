@@ -45,14 +45,19 @@ def calls_of(arrivals: np.ndarray, window: float, rows: int) -> np.ndarray:
     return found
 
 
-def groups_of(log: Workload, resolved: Resolved, chunk: int, calls: np.ndarray, alone: Times) -> Groups:
-    """The rows of a log's calls by what they must have in common to share passes."""
+def groups_of(
+    log: Workload, resolved: Resolved, chunk: int, calls: np.ndarray, alone: Times, elsewhere: np.ndarray | None = None
+) -> Groups:
+    """The rows of a log's calls by what they must have in common to share passes; of those within the context, `elsewhere` marks the
+    ones that run in ragged waves and are in no group.
+    """
     fits = log.lengths <= resolved.context
     rows = cut_each(log.lengths[fits], log.cached[fits], np.ones(int(fits.sum()), dtype=np.int64), resolved, chunk)
     keys = np.stack([calls[fits], rows.begin, rows.start, rows.chunked.astype(np.int64)])
-    distinct, group = np.unique(keys, axis=1, return_inverse=True)
+    here = np.ones(keys.shape[1], dtype=bool) if elsewhere is None else ~elsewhere
+    distinct, group = np.unique(keys[:, here], axis=1, return_inverse=True)
     counts = np.zeros((distinct.shape[1], chunk // alone.step + 1), dtype=np.int64)
-    np.add.at(counts, (group.reshape(-1), -(-rows.rest // alone.step)), 1)
+    np.add.at(counts, (group.reshape(-1), -(-rows.rest[here] // alone.step)), 1)
     ideal = float(alone.without_padding(rows, chunk).sum())
     _, begin, start, chunked = distinct
     return Groups(np.cumsum(counts, axis=1), chunked.astype(bool), begin, start, (start - begin) // chunk, ideal)

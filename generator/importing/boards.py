@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from generator import geometry, manifest, memory
+from generator.choosing.default import choose_default
 from generator.geometry import GIB, BoardTooSmall, Resolved
 from generator.matmuls import NoProgram
 from generator.placement import choose_programs
@@ -14,9 +15,12 @@ from generator.shapes import enumerate_shapes
 from generator.targets import Board
 from generator.toml_source import Source
 
-LENGTHS = (128, 256, 512, 1024, 2048)
-ONE_PASS = (4096, 8192)  # further lengths of a model whose prompts run in one pass
+SHORTEST_CONTEXT = 128
+CHUNKS = (128, 256, 512, 1024, 2048)  # of a prompt, the longest that fits its context
+ONE_PASS = (4096, 8192)  # longer ones of a model whose prompts run in one pass
+ALL_CHUNKS = CHUNKS + ONE_PASS
 WAVES = (1, 2, 4, 8, 16, 32)
+SHORTEST_ROW = 128  # tokens a row in the largest wave
 MOST_WAVE_TOKENS = 8192
 BLOCK, ATTENTION_CHUNK = 32, 128
 LONGEST_CONTEXT = 131072
@@ -70,28 +74,30 @@ def choose(data: Mapping[str, Any], board: Board) -> Chosen | Misfit:
     Raises ManifestError where that rest breaks a rule of manifests, with the manifest's keys.
     """
     maximum, outcome = data["model"]["maximum_context"], None
-    fitting = [length for length in LENGTHS if length <= maximum] or [LENGTHS[0]]
+    fitting = [chunk for chunk in CHUNKS if chunk <= maximum] or [SHORTEST_CONTEXT]
     if not data["model"].get("attention_soft_cap"):
-        return _choose(data, board, maximum, fitting)
-    fitting += [length for length in ONE_PASS if length <= maximum]
+        return _choose(data, board, maximum, fitting[-1])
+    fitting += [chunk for chunk in ONE_PASS if chunk <= maximum]
     while fitting and not isinstance(outcome, Chosen):
-        outcome = _choose(data, board, fitting[-1], list(fitting))
-        fitting.pop()
+        chunk = fitting.pop()
+        outcome = _choose(data, board, chunk, chunk)
     if isinstance(outcome, Chosen):
         note = "one pass, prefill_chunk: attention over the caches takes no soft cap"
         return replace(outcome, notes={**outcome.notes, "context": note})
     return outcome
 
 
-def _choose(data: Mapping[str, Any], board: Board, maximum: int, lengths: list[int]) -> Chosen | Misfit:
-    """The same with these lengths and a context of at most `maximum` tokens."""
-    table = _table(lengths, "gated_delta_net" in data["model"])
+def _choose(data: Mapping[str, Any], board: Board, maximum: int, chunk: int) -> Chosen | Misfit:
+    """The same with this chunk and a context of at most `maximum` tokens."""
+    table = _table(chunk, "gated_delta_net" in data["model"])
     try:
         resolved = _resolved(data, board, table)
     except BoardTooSmall as error:
         return Misfit(board.name, f"is too small: {error.diagnostics[0].rule}", error.diagnostics[0].hint)
-    if maximum < LENGTHS[0]:
-        return Misfit(board.name, f"takes prompts from {LENGTHS[0]} tokens on, over maximum_context {maximum}", "")
+    if maximum < SHORTEST_CONTEXT:
+        return Misfit(
+            board.name, f"takes prompts from {SHORTEST_CONTEXT} tokens on, over maximum_context {maximum}", ""
+        )
     missing = None
     for resolved in _with_slots(resolved):
         for weights, experts in WEIGHTS if resolved.experts is None else WEIGHTS_AND_EXPERTS:
@@ -103,20 +109,19 @@ def _choose(data: Mapping[str, Any], board: Board, maximum: int, lengths: list[i
                 if found is None or _too_short(found.resolved, maximum):
                     continue
                 if (missing := _without_program(found.resolved)) is None:
-                    return _chosen(data, board, found)
+                    return _chosen(data, board, _with_lengths(data, board, found, maximum))
     if missing is not None:
         return Misfit(board.name, f"is too small: {missing}", "no model of these sizes runs on such a board")
     return _misfit(replace(resolved, waves=_waves(resolved, board, resolved.prefill_chunk)), board)
 
 
-def _table(lengths: list[int], recurrent: bool) -> dict[str, Any]:
-    """The smallest table: one context of one chunk, one row at a time."""
-    chunk = lengths[-1]
+def _table(chunk: int, recurrent: bool) -> dict[str, Any]:
+    """The smallest table: one context of one chunk, one row at a time. Its lengths stand for those that are chosen once the rest is."""
     return {
         "context": chunk,
         "block_size": BLOCK,
         "key_value_blocks": chunk // BLOCK,
-        "lengths": lengths,
+        "lengths": [length for length in ALL_CHUNKS if length <= chunk],
         "waves": [1],
         "wave_tokens": chunk,
         "prefill_chunk": chunk,
@@ -136,7 +141,11 @@ def _resolved(data: Mapping[str, Any], board: Board, table: Mapping[str, Any]) -
     if short["context"] < table["context"]:  # refused by the caller, once the rest of the manifest is known to be sound
         chunk = short["context"]
         short |= {"lengths": [chunk], "wave_tokens": chunk, "prefill_chunk": chunk, "attention_chunk": BLOCK}
-    file = manifest.check({**data, "target": {board.name: dict(short)}}, "", Source((), {}), (board.name,))
+    return _boundless(data, board, short)
+
+
+def _boundless(data: Mapping[str, Any], board: Board, table: Mapping[str, Any]) -> Resolved:
+    file = manifest.check({**data, "target": {board.name: dict(table)}}, "", Source((), {}), (board.name,))
     return geometry.resolve(file, replace(board, dram_bank_bytes=2**50))
 
 
@@ -153,7 +162,7 @@ def _too_short(resolved: Resolved, maximum: int) -> bool:
 
 def _waves(resolved: Resolved, board: Board, wave_tokens: int) -> tuple[int, ...]:
     most = min(board.maximum_wave, resolved.state_slots or board.maximum_wave)  # each row has a slot of its own
-    return tuple(wave for wave in WAVES if wave <= most and wave * LENGTHS[0] <= max(wave_tokens, LENGTHS[0]))
+    return tuple(wave for wave in WAVES if wave <= most and wave * SHORTEST_ROW <= wave_tokens)
 
 
 def _capacity(board: Board) -> int:
@@ -296,14 +305,37 @@ def _without_program(resolved: Resolved) -> str | None:
     return None
 
 
-def _chosen(data: Mapping[str, Any], board: Board, fitted: Fitted) -> Chosen:
-    found = fitted.resolved
+def _with_lengths(data: Mapping[str, Any], board: Board, fitted: Fitted, maximum: int) -> Fitted:
+    """With the lengths of a model for which no log is at hand, the waves that they leave room for, and what then fits."""
+    numbers = fitted.resolved
+    # Resolved anew: a context may have grown past a window.
+    found = choose_default(_boundless(data, board, _table_of(numbers)))
+    chosen = {"lengths": found.lengths, "waves": found.waves, "ragged_tokens": found.ragged_tokens}
+    waves, numbers = numbers.waves, replace(numbers, **chosen)
+    again = _fitted(numbers, board, numbers.dtypes.weights, maximum) or Fitted(numbers, fitted.notes)
+    notes = {
+        **again.notes,
+        "lengths": f"{found.over_ideal:.3f}x the modelled time of no padding, in the mean over log-uniform lengths",
+        "ragged_tokens": "of waves whose rows are of any lengths, for log-uniform sums of those",
+        **(
+            {"waves": "whose passes are within wave_tokens and whose traces are within the region"}
+            if found.waves != waves
+            else {}
+        ),
+    }
+    return Fitted(again.resolved, notes)
+
+
+def _table_of(found: Resolved) -> dict[str, Any]:
+    """The numbers as a table says them."""
     recurrent = found.gated_delta_net is not None
-    table = _table(list(found.lengths), recurrent) | {
+    table = _table(found.prefill_chunk, recurrent) | {
+        "lengths": list(found.lengths),
         "context": found.context,
         "key_value_blocks": found.key_value_blocks,
         "waves": list(found.waves),
         "wave_tokens": found.wave_tokens,
+        **({"ragged_tokens": list(found.ragged_tokens)} if found.ragged_tokens else {}),
         "dtypes": _dtypes(found.dtypes.weights, found.dtypes.head, found.dtypes.key_value),
     }
     if recurrent:
@@ -311,6 +343,13 @@ def _chosen(data: Mapping[str, Any], board: Board, fitted: Fitted) -> Chosen:
         table["dtypes"]["state"] = found.dtypes.state
     if found.dtypes.experts is not None:
         table["dtypes"]["experts"] = found.dtypes.experts
+    return table
+
+
+def _chosen(data: Mapping[str, Any], board: Board, fitted: Fitted) -> Chosen:
+    found = fitted.resolved
+    recurrent = found.gated_delta_net is not None
+    table = _table_of(found)
     file = manifest.check({**data, "target": {board.name: table}}, "", Source((), {}), (board.name,))
     used = geometry.resolve(file, board).memory  # the same rules that a build keeps, on the board as it is
     states = f"recurrent states {used.recurrent_states / GIB:.2f}, " if recurrent else ""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def windows(resolved: Resolved, shape: PassShape, kind: str) -> int:
     """Bounds of packed rows that attention is told of: one more than the rows of a wave, none elsewhere."""
-    return shape.rows + 1 if shape.variant == "batched" and programs.packs_rows(resolved, kind) else 0
+    return shape.rows + 1 if shape.variant in ("batched", "ragged") and programs.packs_rows(resolved, kind) else 0
 
 
 def chained(resolved: Resolved, shape: PassShape, kind: str) -> bool:
@@ -145,8 +145,8 @@ def _attend(
         behind = min(behind, resolved.window_reach)
     cycles = attention_cycles(
         chunks,
-        shape.tokens,
-        shape.rows,
+        shape.row_squares or shape.rows * tiles(shape.tokens) ** 2,
+        shape.rows * shape.tokens,
         behind,
         resolved.device_query_heads,
         resolved.head_dim,
@@ -164,7 +164,7 @@ def _attend(
         kind == "sliding",
         resolved.attention_sinks,
     )
-    units = shape.rows * resolved.device_query_heads * (shape.tokens // chunks.query_chunk)
+    units = resolved.device_query_heads * (shape.rows * shape.tokens // chunks.query_chunk)
     over_itself = programs.concatenates_heads(shape.variant)
     batched = operands if over_itself else operands[:1]  # what becomes a batch where rows are several and not packed
     rows: tuple[Tensor, ...] = ()

@@ -80,7 +80,7 @@ def norm_layout(resolved: Resolved) -> str:
 
 def routed_tokens(resolved: Resolved) -> int:
     """Tokens of the largest pass, for which the constants of routing are made."""
-    return largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens)
+    return largest_pass(resolved.lengths, resolved.waves, resolved.wave_tokens, resolved.ragged_tokens)
 
 
 def extent(row: WeightRow, resolved: Resolved) -> tuple[int, ...]:

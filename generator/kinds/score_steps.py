@@ -58,21 +58,22 @@ def attend(
     buffers = softmax_bytes(wide, resolved.board.l1_bank_bytes)
     yield Step("softmax", (masked,), (shares,), (masked,), buffer_bytes=buffers, units=count // wide)
     split = Tensor("mixed", attended.tiles, size.activation, "attended")
-    frees = (shares, *(rows if shape.rows > 1 else ()))
-    yield matmul("mixture", (shares, value), split, frees, wide, size.head)
+    yield matmul("mixture", (shares, value), split, (shares,), wide, size.head)
     yield Step(
         "nlp_concat_heads",
         (split,),
         (attended,),
-        (split, *operands),
+        (split, *(rows if shape.rows > 1 else ()), *operands),
         buffer_bytes=2 * size.query * tile_bytes,
         units=size.rows * heads,
     )
 
 
 def softmax_bytes(width_tiles: int, l1_bytes: int) -> int:
-    """Buffers of softmax over bfloat16 rows of so many tiles: a row of them in bfloat16 and one in float32 beside sixteen tiles,
-    or, where these do not fit, as much as a row read in pieces takes.
+    """Buffers of softmax over bfloat16 rows of so many tiles: a row in blocks of up to four, in bfloat16 and in float32, beside eight
+    tiles and two blocks; or, where these do not fit, as much as a row read in pieces takes.
     """
-    whole = width_tiles * (TILE_BYTES["bfloat16"] + ACCUMULATOR_TILE_BYTES) + 16 * TILE_BYTES["bfloat16"]
+    block = min(width_tiles, 4)
+    row = -(-width_tiles // block) * block
+    whole = row * (TILE_BYTES["bfloat16"] + ACCUMULATOR_TILE_BYTES) + (8 + 2 * block) * TILE_BYTES["bfloat16"]
     return whole if whole <= l1_bytes else SOFTMAX_IN_PIECES

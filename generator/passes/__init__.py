@@ -14,9 +14,11 @@ from generator.passes.fold import fold_constants
 from generator.passes.invariants import check_invariants
 from generator.passes.order import order_definitions
 from generator.passes.prune import prune_unused
+from generator.passes.variants import drop_variants
 
 PASSES: tuple[tuple[str, Callable[[cst.Module], cst.Module]], ...] = (
     ("fold_constants", fold_constants),
+    ("drop_variants", drop_variants),
     ("prune_unused", prune_unused),
     ("order_definitions", order_definitions),
     ("check_invariants", check_invariants),

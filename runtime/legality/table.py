@@ -109,10 +109,11 @@ def _summary_row(verdict: dict[str, Any]) -> tuple[str, ...]:
     head = (verdict["model"], verdict["target"], f"{legal} of {len(verdict['shapes'])}")
     if not measured or not all(one.get("modelled") for one in measured):
         return (*head, *("-" for _ in SUMMARY[len(head) :]))
-    of = {variant: [one for one in measured if one["shape"]["variant"] == variant] for variant in ("single", "batched")}
-    chunked = [one for one in measured if one["shape"]["variant"].startswith("chunked")]
-    first, longest = min(of["single"], key=_size), max(of["single"], key=_size)
-    fullest = max(of["batched"] or of["single"], key=_size)
+    whole = [one for one in measured if not one["shape"]["variant"].startswith("chunked")]
+    singles = [one for one in whole if one["shape"]["variant"] == "single"]
+    chunked = [one for one in measured if one not in whole]
+    first, longest = min(singles, key=_size), max(singles, key=_size)
+    fullest = max([one for one in whole if one not in singles] or singles, key=_size)
     dram = [sum(one["dram_bytes"][part] for part in ("weights", "key_value", "activations_peak")) for one in measured]
     times = [
         "{rows}x{tokens}: {time} ({ideal})".format(**one["shape"], **dict(zip(("time", "ideal"), _modelled(one))))
@@ -125,7 +126,7 @@ def _summary_row(verdict: dict[str, Any]) -> tuple[str, ...]:
         f"{max(one['l1_bytes']['peak'] / one['l1_bytes']['limit'] for one in measured):.0%}",
         f"{max(dram) / measured[0]['dram_bytes']['capacity']:.0%}",
         *times,
-        f"{_range(of['single'] + of['batched'])}, {_range(chunked)}",
+        f"{_range(whole)}, {_range(chunked)}",
     )
 
 

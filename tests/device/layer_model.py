@@ -194,7 +194,11 @@ def allowance(layer: Layer, step: Step) -> float:
     """
     in_block_floats = heads_dtype(layer.resolved) != "bfloat16"
     if step.operation == "attention":
-        return 1.26
+        board = layer.resolved.board
+        neither = board.architecture == "blackhole" and layer.shape.rows == 1 and step.units <= board.cores
+        return (
+            1.31 if neither else 1.26
+        )  # no second block of queries and no third pair, where a core has one block at most
     if step.operation == "attention_output" and in_block_floats:
         return 1.5
     if step.operation == "delta_rule":  # the library's own choice of geometry, at most

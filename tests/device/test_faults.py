@@ -50,8 +50,8 @@ def test_a_fault_is_reported_with_the_pass_that_was_running(verdicts, fault: str
 
     assert not verdict["passed"] and len(verdict["refusals"]) == 1
     refusal = verdict["refusals"][0]
-    assert refusal["shape"] == "single 1x256" and FAULTS[fault][1] in refusal["message"]
-    assert [one["shape"]["tokens"] for one in verdict["shapes"]] == [128], "what ran before is kept"
+    assert refusal["shape"] == "single 1x448" and FAULTS[fault][1] in refusal["message"]
+    assert [one["shape"]["tokens"] for one in verdict["shapes"]] == [224], "what ran before is kept"
 
 
 @pytest.mark.parametrize("fault", [name for name in FAULTS if name != "leaves"])

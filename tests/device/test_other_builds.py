@@ -4,6 +4,7 @@ phased program of the delta rule; and legal, with a recurrence of plain matmuls.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ head = "{weights}"
 key_value = "{key_value}"
 activation = "bfloat16"
 """
-WAVES = "waves = [1, 2, 4, 8, 16, 32]"
+WAVES = re.compile(r"^waves = .*$", re.MULTILINE)
+RAGGED = re.compile(r"^ragged_tokens = .*$", re.MULTILINE)
 
 
 def of_text(text: str, target: str) -> Resolved:
@@ -66,10 +68,9 @@ def of_text(text: str, target: str) -> Resolved:
 def batch_invariant(model: str, target: str) -> Resolved:
     text = catalog.read(catalog.find(catalog.BUILT_IN, catalog.MODELS, model))
     heading = f"[target.{target}]\n"
-    assert heading in text and WAVES in text
-    return of_text(
-        text.replace(heading, f"{heading}batch_invariant = true\n").replace(WAVES, "waves = [1, 4, 32]"), target
-    )
+    assert heading in text and WAVES.search(text)
+    text = RAGGED.sub("", WAVES.sub("waves = [1, 4, 8]", text))
+    return of_text(text.replace(heading, f"{heading}batch_invariant = true\n"), target)
 
 
 def heads_of_96(key_value: str, weights: str, target: str) -> Resolved:

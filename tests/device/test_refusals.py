@@ -9,7 +9,7 @@ import pytest
 from tests.device.emitted import WRONG_SUBBLOCKS, appended, checked, described, module_of, smallest_module
 
 BOARDS = ("n150", "p150")
-VARIANTS = {"single", "batched", "chunked", "chunked_batched"}
+VARIANTS = {"single", "ragged", "chunked", "chunked_batched"}
 FIRST_OF_EACH = "{shape.variant: shape for shape in reversed(TRACES)}.values()"
 LARGEST = "TRACES[-1:]"
 ONE = "TRACES[:1]"
@@ -123,12 +123,12 @@ def test_a_transfer_after_the_body_is_none_of_a_trace(mock_device) -> None:
 
 
 @pytest.mark.parametrize("board", BOARDS)
-def test_a_page_table_nine_entries_wide_is_refused(mock_device, board: str) -> None:
+def test_a_page_table_seventeen_entries_wide_is_refused(mock_device, board: str) -> None:
     refusals, text = refusals_of(
         mock_device(board),
         "smollm2_135m",
         "import dataclasses",
-        "[dataclasses.replace(one, read_pages=9) for one in TRACES if one.variant == 'chunked'][:1]",
+        "[dataclasses.replace(one, read_pages=17) for one in TRACES if one.variant == 'chunked'][:1]",
     )
 
     assert "page_table" in refusals[0]["code"] or "read_table" in refusals[0]["code"], text
@@ -194,7 +194,7 @@ def test_a_body_that_returns_another_size_is_refused(mock_device) -> None:
     )
 
     assert [(one["function"], one["by"]) for one in refusals] == [("body", "codegen")], text
-    assert "returns (1, 1, 256, 576) for single 1x128, where (1, 1, 128, 576) belongs" in text
+    assert "returns (1, 1, 448, 576) for single 1x224, where (1, 1, 224, 576) belongs" in text
 
 
 def test_a_module_that_keeps_device_memory_is_refused(mock_device) -> None:

@@ -135,11 +135,15 @@ def test_the_head_says_what_it_is_and_how_to_make_it_again(model: str, target: s
     stated = re.findall(
         r"^ *(single|batched|chunked|chunked_batched) {2,}([\d ]+?) {2,}([\d ]+)$", head, re.MULTILINE
     )
+    ragged = re.findall(r"^ *ragged {2,}up to (\d+) {2,}([\d ]+) together$", head, re.MULTILINE)
     rows = {
         (variant, int(count), int(tokens))
         for variant, counts, lengths in stated
         for count in counts.split()
         for tokens in lengths.split()
+    }
+    rows |= {
+        ("ragged", int(count), int(together) // int(count)) for count, sums in ragged for together in sums.split()
     }
     assert rows == {(shape.variant, shape.rows, shape.tokens) for shape in imported(model, target).TRACES}
 
@@ -238,7 +242,11 @@ def test_passes_are_told_apart_and_closed(model: str, target: str) -> None:
     in_chunks = () if module.GEOMETRY.attention_soft_cap else module.LENGTHS
     assert tuple(shape.tokens for shape in module.TRACES if shape.variant == "chunked") == in_chunks
     assert tuple(shape.tokens for shape in module.TRACES if shape.variant == "single") == module.LENGTHS
-    assert {shape.rows for shape in module.TRACES} == set(module.WAVES)
+    ragged = [shape for shape in module.TRACES if shape.variant == "ragged"]
+    assert {shape.rows for shape in module.TRACES if shape not in ragged} == set(module.WAVES)
+    assert tuple(shape.rows * shape.tokens for shape in ragged) == getattr(module, "RAGGED_TOKENS", ())
+    assert not ragged or "batched" not in {shape.variant for shape in module.TRACES}
+    assert all((shape.microseconds > 0) == (shape.variant in ("single", "ragged")) for shape in module.TRACES if ragged)
     assert set(module.PROGRAMS) == {(digest, ending) for digest in digests for ending in ("logits", "argmax", "top_k")}
     assert {shape.row_selection for shape in module.TRACES} == {"last"}
     chunked: list[Shape] = [shape for shape in module.TRACES if shape.variant.startswith("chunked")]
@@ -360,12 +368,13 @@ def test_every_attention_is_legal_and_fits_the_core(model: str, target: str) -> 
     assert set(module.ATTENTION) == {(shape.variant, shape.rows, shape.tokens) for shape in module.TRACES}
     for (variant, rows, tokens), config in module.ATTENTION.items():
         query, key = config.q_chunk_size, config.k_chunk_size
+        tokens = rows * tokens if variant == "ragged" else tokens
         cut = module.ALIGNMENT if variant.startswith("chunked") else tokens
         assert tokens % query == 0 and cut % query == 0 and cut % key == 0
         stored = (dtype_name(module.KEY_VALUE_DTYPE), dtype_name(module.HEADS_DTYPE))
         pages = module.CONTEXT // module.BLOCK_SIZE if variant.startswith("chunked") else 0
         for kind in set(layer_kinds(module)) - {"gated_delta_net"} or {"sliding" if module.GEOMETRY.sliding_window else "full"}:
-            bounds = rows + 1 if variant == "batched" and kind == "full" else 0
+            bounds = rows + 1 if variant in ("batched", "ragged") and kind == "full" else 0
             windowed = kind == "sliding"
             used = attention_bytes(
                 Attention(query, key), module.HEAD_DIM, *stored, bounds, pages, windowed=windowed

@@ -14,7 +14,7 @@ import torch
 
 from runtime.backend import open_device, ttnn
 from runtime.load import load
-from runtime.tables import Input, Shape, Store, Weight
+from runtime.tables import RAGGED, Input, Shape, Store, Weight
 
 # the larger ones differ from these in their tables alone
 MODELS = ("smollm2_135m", "qwen3_0_6b", "llama_3_2_1b", "gemma_3_1b")
@@ -47,7 +47,7 @@ def inputs_of(module: ModuleType, device: Any, shape: Shape) -> SimpleNamespace:
     """Inputs that write nothing: a fill table of -1, everything else 0 but the bounds of the rows."""
     values = {entry.name: zeros(device, entry, ttnn.ROW_MAJOR_LAYOUT) for entry in module.INPUTS[shape.variant](shape)}
     filled = {"fill_table": torch.full((1, shape.fill_pages), -1)}
-    if shape.variant == "batched":
+    if shape.variant in ("batched", RAGGED):
         filled["row_bounds"] = torch.arange(shape.rows + 1) * shape.tokens
     for name, value in filled.items():
         host = ttnn.from_torch(value.to(torch.int32), dtype=ttnn.int32, layout=ttnn.ROW_MAJOR_LAYOUT)
@@ -59,7 +59,8 @@ def inputs_of(module: ModuleType, device: Any, shape: Shape) -> SimpleNamespace:
 def test_s000_34_at_full_size_a_capture_records_what_an_eager_pass_runs(full_size: Any) -> None:
     module, device, weights, stores = full_size
     smallest = {shape.variant: shape for shape in reversed(module.TRACES)}
-    assert set(smallest) == {"single", "batched", "chunked", "chunked_batched"}
+    wave = RAGGED if hasattr(module, "RAGGED_TOKENS") else "batched"
+    assert set(smallest) == {"single", wave, "chunked", "chunked_batched"}
     staged = {shape: inputs_of(module, device, shape) for shape in smallest.values()}
     eager = {}
     for shape, inputs in staged.items():

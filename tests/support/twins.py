@@ -4,6 +4,8 @@ them.
 
 from __future__ import annotations
 
+import re
+import shutil
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from generator import catalog
 from generator.cli import main as codegen
 from runtime.backend import open_device, ttnn
 from runtime.load import load
@@ -26,11 +29,22 @@ from runtime.weights import load_weights
 TRACE_REGION = 1 << 30
 
 
+RAGGED = re.compile(r"^ragged_tokens = .*$", re.MULTILINE)
+
+
 @cache
-def twin_module(model: str, target: str = "n150") -> ModuleType:
-    """The emitted twin of a model, imported."""
+def twin_module(model: str, target: str = "n150", ragged: bool = False) -> ModuleType:
+    """The emitted twin of a model, imported. Unless `ragged`, its waves have equal rows, also where the model's own are ragged."""
     with tempfile.TemporaryDirectory() as folder:
-        codegen(["build", model, "--target", target, "--twin", "--output", folder], standalone_mode=False)
+        manifests = catalog.BUILT_IN
+        if not ragged:
+            manifests = Path(folder, "manifests")
+            shutil.copytree(catalog.BUILT_IN / catalog.TARGETS, manifests / catalog.TARGETS)
+            path = catalog.find(catalog.BUILT_IN, catalog.MODELS, model)
+            (manifests / catalog.MODELS).mkdir()
+            (manifests / catalog.MODELS / path.name).write_text(RAGGED.sub("", catalog.read(path)), encoding="utf-8")
+        asked = ["build", model, "--target", target, "--twin", "--output", folder, "--manifests", str(manifests)]
+        codegen(asked, standalone_mode=False)
         (path,) = Path(folder).glob(f"*/{target}.py")
         return load(path)
 
@@ -46,8 +60,9 @@ class Rig:
         target: str = "n150",
         module: Any = None,
         trace_region_size: int = 0,
+        ragged: bool = False,
     ) -> None:
-        self.module = module or twin_module(model, target)
+        self.module = module or twin_module(model, target, ragged)
         self.device = open_device(self.module.BOARD, precision=precision, trace_region_size=trace_region_size)
         self.parameters = RandomParameters(self.module.GEOMETRY, seed)
         self.weights = load_weights(self.module, self.device, self.parameters)

@@ -29,7 +29,8 @@ DENSE = [  # in every layer, and with attention in every layer
 def opted_in(model: str, target: str) -> ModelFile:
     path = catalog.find(catalog.BUILT_IN, catalog.MODELS, model)
     header = re.compile(rf"^\[target\.{target}\].*$", re.MULTILINE)
-    text = header.sub(lambda line: f"{line[0]}\nbatch_invariant = true", path.read_text(encoding="utf-8"))
+    text = re.sub("^ragged_tokens.*$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text = header.sub(lambda line: f"{line[0]}\nbatch_invariant = true", text)
     return parse(text, str(path), catalog.names(catalog.BUILT_IN, catalog.TARGETS))
 
 

@@ -20,7 +20,7 @@ from generator.pass_time import pass_times
 from generator.shapes import enumerate_shapes
 
 MODEL, TARGET = "llama-3.1-8b", "n150"
-LENGTHS = (128, 256, 512, 1024, 2048)
+LENGTHS = (64, 256, 512, 768, 1280, 2048)  # of the module
 PROMPTS = (1, 31, 32, 33, 127, 128, 129, 2047, 2048, 2049)  # and two that no policy serves
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -56,23 +56,24 @@ def modelled() -> dict:
 def test_every_prompt_by_itself_is_counted_by_hand(log: Path) -> None:
     found, own, powers = replayed("--workload", log)
     held = [next(length for length in LENGTHS if prompt <= length) for prompt in PROMPTS if prompt <= 2048]
-    assert (own["passes"], own["computed_tokens"]) == (len(held) + 2, sum(held) + 2048 + 128)
+    assert (own["passes"], own["computed_tokens"]) == (len(held) + 2, sum(held) + 2048 + 64)
     assert (powers["passes"], powers["computed_tokens"]) == (11, 6 * 128 + 1024 + 2 * 2048 + 2 * 2048)
     for one in (own, powers):
         assert (one["requests"], one["refused"], one["real_tokens"]) == (len(PROMPTS) + 1, 1, sum(PROMPTS))
         assert one["computed_over_real"] == one["computed_tokens"] / sum(PROMPTS)
         assert one["modelled_time_over_ideal"] >= 1
-    assert (found["empty"], own["programs"], powers["programs"]) == (1, 40, 4)
+    assert (found["empty"], own["programs"], powers["programs"]) == (1, 36, 4)
     assert own["host_microseconds_a_request"] > 0 and powers["host_microseconds_a_request"] is None
 
 
 def test_seconds_are_those_of_the_passes(tmp_path: Path) -> None:
     path, times = tmp_path / "log.csv", modelled()
-    path.write_text("length,count\n100,3\n2000,1\n")
+    path.write_text("length,count\n60,3\n2000,1\n")
     _, own, powers = replayed("--workload", path)
-    expected = 3 * times["single", 1, 128].seconds + times["single", 1, 2048].seconds
-    assert own["modelled_seconds"] == pytest.approx(expected, rel=1e-9)
-    assert powers["modelled_seconds"] == pytest.approx(expected, rel=1e-9)  # which has the same two lengths
+    long = times["single", 1, 2048].seconds
+    assert own["modelled_seconds"] == pytest.approx(3 * times["single", 1, 64].seconds + long, rel=1e-9)
+    short = Prices(resolved()).seconds("single", 1, 128, 0, True)
+    assert powers["modelled_seconds"] == pytest.approx(3 * short + long, rel=1e-9)
 
 
 def test_a_replay_agrees_with_the_choice_about_the_modules_own_lengths(tmp_path: Path) -> None:
@@ -105,7 +106,7 @@ def test_only_a_prompts_last_chunk_has_the_tail(tmp_path: Path) -> None:
     cost = Prices(resolved()).seconds
     first, last = cost("chunked", 1, 2048, 0, False), cost("chunked", 1, 2048, 2048, True)
     assert powers["modelled_seconds"] == pytest.approx(first + last, rel=1e-12)
-    assert own["modelled_seconds"] == pytest.approx(first + cost("chunked", 1, 128, 2048, True), rel=1e-12)
+    assert own["modelled_seconds"] == pytest.approx(first + cost("chunked", 1, 64, 2048, True), rel=1e-12)
     tail = modelled()["chunked", 1, 2048].tail
     assert cost("chunked", 1, 2048, 0, True) - first == pytest.approx(tail, rel=1e-9)
 
@@ -119,7 +120,7 @@ def test_only_uncached_tokens_are_real(tmp_path: Path) -> None:
     found, own, powers = replayed("--workload", path)
     assert found["tokens_saved"] == 1024 + 1535
     assert own["real_tokens"] == 1536 + 476 + 1
-    assert own["computed_tokens"] == 2048 + 512 + 128  # the third computes its last aligned part again
+    assert own["computed_tokens"] == 2048 + 512 + 256  # the third computes its last aligned part again
     assert powers["passes"] == 2  # and has none at all there, where powers of two answer with zeros
     assert (own["unanswered"], powers["unanswered"]) == (0, 1) and powers["real_tokens"] == 1536 + 476
     both = Prices(resolved())
@@ -134,10 +135,9 @@ def test_without_chunks_both_policies_compute_again_what_is_cached(tmp_path: Pat
     path.write_text("".join(f'{{"input_length": 2048, "hash_ids": {ids}}}\n' for ids in ([1, 2, 3, 4], [1, 2, 3, 5])))
     result = CliRunner().invoke(main, ["bench", "gemma-2-2b", "--workload", str(path), "--json"])
     own, powers = json.loads(result.stdout)["policies"]
-    for one in (own, powers):
-        assert (one["passes"], one["computed_tokens"], one["real_tokens"]) == (2, 2 * 2048, 2048 + 512)
+    for one, length in ((own, 2560), (powers, 2048)):
+        assert (one["passes"], one["computed_tokens"], one["real_tokens"]) == (2, 2 * length, 2048 + 512)
         assert one["modelled_time_over_ideal"] >= 1
-    assert powers["modelled_seconds"] == pytest.approx(own["modelled_seconds"], rel=1e-9)
 
 
 def test_a_wave_that_no_program_holds_is_priced_row_by_row_and_said_so(log: Path, monkeypatch) -> None:
@@ -160,8 +160,23 @@ def test_what_arrives_together_shares_waves(log: Path) -> None:
     _, alone, _ = replayed("--workload", log)
     _, own, powers = replayed("--workload", log, "--window", 1)
     assert own["passes"] < alone["passes"] and own["real_tokens"] == alone["real_tokens"]
-    assert own["computed_tokens"] == 8 * 128 + 256 + 2 * 2048 + 2048 + 128  # six short rows are a wave of eight
+    # Whole blocks of all that run in one pass are 20 + 64 + 64: one wave of 5120 tokens is none, so 4096 hold 128 of them.
+    assert (own["passes"], own["computed_tokens"]) == (4, 4096 + 768 + 2048 + 64)
+    assert own["modelled_time_over_ideal"] < alone["modelled_time_over_ideal"]
+    assert alone["most_delay_seconds"] == powers["most_delay_seconds"] == 0
     assert powers["passes"] == 1 + 1 + 1 + 2
+
+
+def test_a_delay_bounds_how_much_longer_the_pass_of_a_packed_prompt_takes(log: Path) -> None:
+    cost = Prices(resolved())
+    log.write_text('{"timestamp": 0, "input_length": 1300}\n{"timestamp": 0, "input_length": 40}\n')
+    _, free, _ = replayed("--workload", log, "--window", 1)
+    taken = cost.ragged(24, 64, [1300, 40])
+    assert (free["passes"], free["modelled_seconds"]) == (1, pytest.approx(taken, rel=1e-12))
+    assert free["most_delay_seconds"] == pytest.approx(taken - cost.seconds("single", 1, 64, 0, True), rel=1e-12)
+    _, bound, _ = replayed("--workload", log, "--window", 1, "--most-delay", 0.05)
+    assert (bound["passes"], bound["most_delay_seconds"]) == (2, 0)
+    assert run("--workload", log, "--most-delay", "nan").exit_code == 2
 
 
 def test_the_plot_marks_every_length_and_the_page_opens_offline(log: Path, tmp_path: Path) -> None:

@@ -399,17 +399,18 @@ def test_every_stage_can_be_dumped_though_nothing_changed(project: Project) -> N
     assert outcome.code == 0, outcome.out
     folder = project.root / "stages" / "m" / "n150"
     assert sorted(path.name for path in folder.iterdir()) == [
-        "1-resolved.json",
-        "2-shapes.json",
-        "3-programs.json",
-        "4-rendered.py",
-        "5-fold_constants.py",
-        "6-prune_unused.py",
-        "7-order_definitions.py",
-        "8-check_invariants.py",
-        "9-formatted.py",
+        "01-resolved.json",
+        "02-shapes.json",
+        "03-programs.json",
+        "04-rendered.py",
+        "05-fold_constants.py",
+        "06-drop_variants.py",
+        "07-prune_unused.py",
+        "08-order_definitions.py",
+        "09-check_invariants.py",
+        "10-formatted.py",
     ]
-    assert (folder / "9-formatted.py").read_bytes() == project.module.read_bytes()
+    assert (folder / "10-formatted.py").read_bytes() == project.module.read_bytes()
     for path in folder.iterdir():
         text = path.read_text(encoding="utf-8")
         assert json.loads(text) if path.suffix == ".json" else compile(text, path.name, "exec")

@@ -121,8 +121,8 @@ def test_a_call_is_what_arrives_within_the_window_of_its_first(gaps: list[float]
 
 
 def test_times_of_waves_are_those_of_their_passes_up_to_the_most_tokens() -> None:
-    board = targets.load_board(catalog.BUILT_IN, "n150")
-    resolved = geometry.resolve(manifest.load(catalog.BUILT_IN, "smollm2-135m"), board)
+    board = targets.load_board(catalog.BUILT_IN, "p150")
+    resolved = geometry.resolve(manifest.load(catalog.BUILT_IN, "gemma-3-1b"), board)
     found = wave_times(resolved, 256)
     assert [len(found[rows].lengths) for rows in (1, 16, 32)] == [8, 8, min(256, resolved.wave_tokens // 32) // 32]
     modelled = pass_times(resolved, enumerate_shapes(resolved))

@@ -83,7 +83,7 @@ def test_show_gives_numbers_with_their_keys_memory_and_passes() -> None:
     assert outcome.code == 0
     assert ["hidden", "576", "model.hidden"] in lines
     assert ["head_dim", "64", "576", "hidden", "/", "9", "query", "heads"] in lines
-    assert [line[:5] for line in lines if line[:1] == ["single"]][0] == ["single", "1", "128", "4", "0"]
+    assert [line[:5] for line in lines if line[:1] == ["single"]][0] == ["single", "1", "224", "7", "0"]
     assert {"weights", "key_value", "total", "capacity"} <= {line[0] for line in lines if line}
 
 

@@ -90,6 +90,7 @@ def test_b08_no_geometry_lists_a_pass_that_no_call_can_need(data):
         lengths=tuple(sorted({*shorter, chunk})),
         waves=(1, *sorted(data.draw(st.sets(st.sampled_from([2, 4, 8]), max_size=2)))),
         wave_tokens=8 * chunk,
+        ragged_tokens=tuple(sorted(data.draw(st.sets(st.sampled_from([256, 512, 768, 1024]), max_size=3)))),
         context=context,
         key_value_blocks=context // block + data.draw(st.sampled_from([0, 1, 4, 12, 30])),
     )
@@ -102,5 +103,14 @@ def test_b08_a_pass_longer_than_any_call_needs_is_left_out():
     """One chunk of context, cut at every block: what is left of a cached prompt fits the shorter length."""
     model = resolved("smollm2-135m", "n150", True)
     small = replace(model, attention_chunk=32, alignment=32, context=64, prefill_chunk=64, lengths=(32, 64), waves=(1,))
-    listed = [(shape.variant, shape.tokens) for shape in enumerate_shapes(small)]
+    listed = [(shape.variant, shape.tokens) for shape in enumerate_shapes(replace(small, ragged_tokens=()))]
     assert listed == [("single", 32), ("single", 64), ("chunked", 32)]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "sizes"), [(1, []), (2, [256]), (8, [256]), (9, [256, 512]), (17, [256, 512, 1024])]
+)
+def test_b08_a_ragged_wave_larger_than_all_blocks_fill_is_left_out(blocks, sizes):
+    model = replace(resolved("smollm2-135m", "n150", True), key_value_blocks=blocks, ragged_tokens=(256, 512, 1024))
+    ragged = [shape for shape in enumerate_shapes(model) if shape.variant == "ragged"]
+    assert [shape.rows * shape.tokens for shape in ragged] == sizes

@@ -47,16 +47,20 @@ def test_causal_attention(device: ttnn.Device, tokens: int) -> None:
     assert torch.equal(ttnn.to_torch(joined), ttnn.to_torch(ttnn.experimental.nlp_concat_heads(attend(*tensors))))
 
 
-@pytest.mark.parametrize("bounds", ([0, 64, 128], [0, 32, 128], [0, 1, 33, 100, 128], [0, 128]))
+@pytest.mark.parametrize(
+    "bounds", ([0, 64, 128], [0, 32, 128], [0, 1, 33, 100, 128], [0, 128], [0, 64, 64, 128], [0, 0, 96, 128, 128, 128])
+)
 def test_windows_are_attended_apart(device: ttnn.Device, bounds: list[int]) -> None:
     values = drawn(1, 4, 128, 64), drawn(1, 2, 128, 64, seed=1), drawn(1, 2, 128, 64, seed=2)
     found = attend(*[tiles(device, part) for part in values], cu_window_seqlens=rows(device, bounds, ttnn.int32))
-    windows = [reference(*[part[:, :, low:high] for part in values]) for low, high in zip(bounds, bounds[1:])]
+    windows = [
+        reference(*[part[:, :, low:high] for part in values]) for low, high in zip(bounds, bounds[1:]) if low < high
+    ]
 
     assert close(found, torch.cat(windows, 2))
 
 
-@pytest.mark.parametrize("bounds", ([0, 64], [1, 128], [0, 64, 64, 128], [0, 96, 64, 128], [0, 160]))
+@pytest.mark.parametrize("bounds", ([0, 64], [1, 128], [0, 96, 64, 128], [0, 160]))
 def test_window_bounds_must_rise_from_zero_to_the_end(device: ttnn.Device, bounds: list[int]) -> None:
     tensors = (
         tiles(device, drawn(1, 4, 128, 64)),

@@ -93,7 +93,7 @@ def test_a_family_with_experts_states_them_and_no_dense_width() -> None:
 
 def test_passes_that_cannot_be_counted_exactly_and_waves_alike_are_refused() -> None:
     changed = data()
-    changed["target"]["p150"] |= {"wave_tokens": 16384}
+    changed["target"]["p150"] |= {"wave_tokens": 16384, "waves": [1, 2, 4, 8]}
     assert (
         "target.p150.wave_tokens = 16384: allows passes of 16384 tokens: experts are counted exactly up to 8192"
         in refused(changed)

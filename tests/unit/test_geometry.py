@@ -12,9 +12,10 @@ import pytest
 from generator import catalog
 from generator.errors import ManifestError
 from generator.geometry import Resolved, resolve
-from generator.manifest import load
+from generator.manifest import check, load
 from generator.memory import interleaved, key_value_item
 from generator.targets import Board, load_board
+from generator.toml_source import scan
 from tests.support.manifests import read
 
 N150, P150 = (load_board(catalog.BUILT_IN, name) for name in ("n150", "p150"))
@@ -206,3 +207,26 @@ def test_prompts_past_the_original_context_have_rotary_tables_of_their_own(
     assert (resolved.rotary_switch, resolved.rope.dimensions, resolved.head_dim) == (switch, 32, 64)
     assert resolved.memory.rotary_tables == 2 * interleaved(N150, tables * 4096, 64 * 2)
     assert resolved.keys["rope.dimensions"] == "model.rotary_dimensions"
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "why"),
+    [
+        ("gemma-3-1b", {}, "it has a window, sinks or a soft cap"),
+        ("gpt-oss-20b", {}, "it has a window, sinks or a soft cap"),
+        ("gemma-2-2b", {}, "it has a window, sinks or a soft cap"),
+        ("qwen3.5-9b", {}, "is for models without a recurrence"),
+        ("smollm2-135m", {"batch_invariant": True}, "is not for batch_invariant builds"),
+        ("qwen3-30b-a3b", {}, ""),
+        ("mistral-7b-v0.3", {}, ""),
+    ],
+)
+def test_waves_of_rows_of_any_lengths_are_for_models_that_take_packed_rows(model, changes, why):
+    data = load(catalog.BUILT_IN, model).manifest.model_dump(exclude_none=True)
+    data["target"]["p150"] |= {"ragged_tokens": (256, 1024), **changes}
+    file = check(data, "m.toml", scan(""), ("n150", "p150"))
+    if not why:
+        assert resolve(file, P150).ragged_tokens == (256, 1024)
+        return
+    with pytest.raises(ManifestError, match=rf"target.p150.ragged_tokens = \[256, 1024\]: .*{why}"):
+        resolve(file, P150)

@@ -407,7 +407,7 @@ def test_short_contexts_have_shorter_passes(tmp_path: Path) -> None:
 
 
 def test_a_board_can_be_asked_for(tmp_path: Path) -> None:
-    assert list(imported(tmp_path, sized(60), "p150").chosen[0].table["lengths"]) == [128, 256, 512, 1024, 2048]
+    assert list(imported(tmp_path, sized(60), "p150").chosen[0].table["lengths"]) == [320, 640, 1280, 2048]
     everywhere = imported(tmp_path, sized(60))
     assert [one.target for one in everywhere.chosen] == ["p150"]
     assert [one.target for one in everywhere.misfits] == ["n150"]

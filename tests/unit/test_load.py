@@ -67,6 +67,22 @@ def test_tables_that_contradict_each_other_are_refused():
             check_module(altered(**changes))
 
 
+def test_ragged_waves_without_prices_or_beside_waves_of_equal_rows_are_refused():
+    module = twin_module("smollm2-135m", ragged=True)
+    check_module(module)
+    singles = [shape for shape in module.TRACES if shape.variant == "single"]
+    others = [shape for shape in module.TRACES if shape not in singles]
+    free = [replace(shape, microseconds=0) for shape in singles]
+    equal = [shape for shape in twin_module("smollm2-135m").TRACES if shape.variant == "batched"]
+    inputs = {**module.INPUTS, "batched": module.INPUTS["ragged"]}
+    for traces, message in (
+        ((*free, *others), "has ragged waves and passes without microseconds"),
+        ((*singles, *equal, *others), "has ragged waves and waves of equal rows"),
+    ):
+        with pytest.raises(ModuleError, match=message):
+            check_module(SimpleNamespace(**{**vars(module), "__name__": "altered", "TRACES": traces, "INPUTS": inputs}))
+
+
 def test_windows_that_reach_less_far_than_they_see_are_refused():
     module = twin_module("gemma-3-1b")
     assert (module.GEOMETRY.sliding_window, module.WINDOW_REACH, module.ALIGNMENT) == (40, 64, 64)

@@ -116,6 +116,20 @@ SHAPES = [  # lengths, chunks, waves and contexts that the planner could not use
         "leave it out or write wave_tokens = 4096",
     ),
     (
+        [("wave_tokens = 4096", "wave_tokens = 4096\nragged_tokens = [512, 256]")],
+        "m.toml:28: target.n150.ragged_tokens[1] = 256: must be over 512 before it: ascending, each once; "
+        "write [256, 512]",
+    ),
+    (
+        [("wave_tokens = 4096", "wave_tokens = 4096\nragged_tokens = [256, 288]")],
+        "m.toml:28: target.n150.ragged_tokens[1] = 288: must be a multiple of 256, 8 blocks of 32: so many rows share "
+        "it; nearest legal value 256",
+    ),
+    (
+        [("wave_tokens = 4096", "wave_tokens = 4096\nragged_tokens = [8192]")],
+        "m.toml:28: target.n150.ragged_tokens[0] = 8192: must be at most wave_tokens 4096; nearest legal value 4096",
+    ),
+    (
         [("wave_tokens = 4096", "wave_tokens = 512")],
         "m.toml:27: target.n150.wave_tokens = 512: must hold one row of prefill_chunk 1024; nearest legal value 1024",
     ),

@@ -17,11 +17,12 @@ from generator.passes.invariants import InvariantError, check_invariants
 from generator.passes.names import uses, walk
 from generator.passes.order import order_definitions
 from generator.passes.prune import prune_unused
+from generator.passes.variants import drop_variants
 from generator.pipeline import FORMAT, TemplateFault, emit
 from generator.source_map import unmark
 from tests.support.building import committed_text, emitted, resolved
 
-REWRITES = ("fold_constants", "prune_unused", "order_definitions")
+REWRITES = ("fold_constants", "drop_variants", "prune_unused", "order_definitions")
 
 
 @cache
@@ -39,9 +40,9 @@ def test_every_rewriting_pass_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize("name", REWRITES)
-@pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen2.5-7b"])
+@pytest.mark.parametrize("model", ["qwen3-30b-a3b", "mixtral-8x7b-v0.1"])
 def test_a_committed_module_changes_when_a_pass_is_removed(model: str, name: str) -> None:
-    assert rewritten(model, "n150", without=name) != committed_text(model, "n150")
+    assert rewritten(model, "p150", without=name) != committed_text(model, "p150")
 
 
 def test_with_all_passes_it_is_the_committed_module() -> None:
@@ -52,13 +53,16 @@ def test_with_all_passes_it_is_the_committed_module() -> None:
     ("model", "name", "expected"),
     [
         ("qwen2.5-7b", "fold_constants", "    if False:\n        query = head_norm(query, layer.query_norm, place)"),
+        ("qwen3-30b-a3b", "drop_variants", "def attend_chunked_batched("),
+        ("qwen3.5-35b-a3b", "drop_variants", "def each("),
         ("llama-3.1-8b", "prune_unused", "HEAD_NORM = (1, 1, HEAD_DIM // TILE, TILE)"),
         ("qwen2.5-7b", "prune_unused", "\ndef rotate_pairs("),
     ],
 )
 def test_what_a_removed_pass_leaves_behind(model: str, name: str, expected: str) -> None:
-    assert expected in rewritten(model, "n150", without=name)
-    assert expected not in committed_text(model, "n150")
+    target = "p150" if name == "drop_variants" else "n150"
+    assert expected in rewritten(model, target, without=name)
+    assert expected not in committed_text(model, target)
 
 
 def test_without_the_ordering_pass_functions_stand_above_those_they_use() -> None:
@@ -322,3 +326,25 @@ def test_folding_leaves_statements_without_a_branch_as_they_are_and_takes_top_le
     folded = fold_constants(tree)
     assert folded.code == "a = 1\nb = 2\nc = 3\nf = 6\n"
     assert folded.body[0] is tree.body[0]
+
+
+def test_tables_keep_the_variants_that_passes_have():
+    code = """\
+TRACES = (Shape("single", 1, 32), Shape("chunked", 1, 32))
+INPUTS = {"single": a, "batched": b, "chunked": c}
+ATTEND = {
+    ("full", "single"): d,
+    ("full", "chunked_batched"): e,
+}
+KEPT = {"single": 1, "double": 2}
+NONE = {"ragged": f}
+"""
+    assert black.format_str(run(drop_variants, code), mode=FORMAT) == """\
+TRACES = (Shape("single", 1, 32), Shape("chunked", 1, 32))
+INPUTS = {"single": a, "chunked": c}
+ATTEND = {
+    ("full", "single"): d,
+}
+KEPT = {"single": 1, "double": 2}
+NONE = {}
+"""

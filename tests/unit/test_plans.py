@@ -275,7 +275,10 @@ def test_b13_the_attention_chunks_of_every_pass_are_literals_of_the_module(model
     model_numbers = resolved(model, target)
     shapes = [(shape.variant, shape.rows, shape.tokens) for shape in enumerate_shapes(model_numbers)]
     assert sorted(keys) == sorted(shapes)
-    for (variant, _, tokens), (query, key) in zip(keys, numbers):
+    for (variant, rows, tokens), (query, key) in zip(keys, numbers):
+        if variant == "ragged":
+            assert rows * tokens % query == rows * tokens % key == 0 and max(query, key) <= 128
+            continue
         assert query <= tokens and query % 32 == key % 32 == 0
         if variant.startswith("chunked"):
             assert model_numbers.alignment % query == model_numbers.alignment % key == 0

@@ -151,7 +151,7 @@ def test_more_value_heads_than_cores_need_the_matmuls() -> None:
         "value_heads = 128: is over the 110 cores of p150, one of which the operation takes for each value head; "
         in (refused(changed, "p150"))
     )
-    changed["target"]["p150"]["recurrence"] = "matmuls"
+    changed["target"]["p150"] |= {"recurrence": "matmuls", "lengths": [128, 2048]}
     assert resolve(checked(changed), load_board(catalog.BUILT_IN, "p150")).gated_delta_net.form == "matmuls"
 
 

@@ -15,7 +15,7 @@ from runtime.tables import Shape
 from tests.support.building import committed, names_of, resolved
 
 MODELS = committed()
-VARIANTS = ("single", "batched", "chunked", "chunked_batched")
+VARIANTS = ("single", "batched", "ragged", "chunked", "chunked_batched")
 SMALL = resolved("smollm2-135m", "n150", True)
 
 
@@ -73,7 +73,10 @@ def test_every_length_has_a_single_and_a_chunked_pass_and_its_waves(model: str, 
         for tokens in numbers.lengths
         if rows > 1 and rows * tokens <= numbers.wave_tokens
     }
-    assert found["single"] == [(1, tokens) for tokens in numbers.lengths] and set(found["batched"]) == waves
+    assert found["single"] == [(1, tokens) for tokens in numbers.lengths]
+    assert [rows * tokens for rows, tokens in found["ragged"]] == list(numbers.ragged_tokens)
+    assert all(8 <= rows <= 32 and tokens % numbers.block_size == 0 for rows, tokens in found["ragged"])
+    assert set(found["batched"]) == (set() if numbers.ragged_tokens else waves)
     chunks = ([], set()) if numbers.attention_soft_cap else (found["single"], waves)
     assert (found["chunked"], set(found["chunked_batched"])) == chunks
     for shape in shapes:
@@ -98,4 +101,6 @@ def test_a_digest_has_a_golden_value() -> None:
 
 
 def test_fields_are_those_that_the_runtime_reads() -> None:
-    assert list(PassShape.__dataclass_fields__) == list(Shape.__dataclass_fields__)
+    """All but what only a timing needs on one side, and only a packing on the other."""
+    assert list(PassShape.__dataclass_fields__) == [*list(Shape.__dataclass_fields__)[:-1], "row_squares"]
+    assert list(Shape.__dataclass_fields__)[-1] == "microseconds"

@@ -72,15 +72,24 @@ def test_each_further_length_is_no_slower_and_the_chosen_chunk_is_the_quickest(l
         assert whole["modelled_seconds"] <= chosen("--workload", log, "--chunk", chunk)["modelled_seconds"]
 
 
-def test_no_log_means_log_uniform_lengths() -> None:
-    found = chosen("--chunk", 2048)
+def test_no_log_means_log_uniform_lengths_as_the_manifests_have_them() -> None:
+    found = chosen()
     assert found["workload"] == "log-uniform lengths" and found["requests"] == 20000 and not found["refused"]
-    assert found["modelled_seconds"] < found["now"]["modelled_seconds"]
+    assert found["lengths"] == found["now"]["lengths"] and found["lengths"][0] not in (64, 128)
+    more = next(one for one in found["by_number_of_lengths"] if len(one["lengths"]) == len(found["lengths"]) + 1)
+    assert more["modelled_seconds"] < found["modelled_seconds"]  # one length more gains, but less than it is worth
+    assert chosen("--max-lengths", 2)["lengths"] == found["by_number_of_lengths"][1]["lengths"]
 
 
 def test_programs_of_all_lengths_stay_within_the_limit(log: Path) -> None:
     for limit in (10, 24, 40):
         assert chosen("--workload", log, "--max-programs", limit)["programs"] <= limit
+
+
+def test_programs_of_arrivals_stay_within_the_limit_too(together_and_apart: tuple[Path, Path]) -> None:
+    for limit in (4, 7, 12):
+        found = chosen("--workload", together_and_apart[0], "--window", 1, "--max-programs", limit, "--chunk", 2048)
+        assert len(found["lengths"]) < found["programs"] <= limit and found["ragged_tokens"]
 
 
 def test_the_words_say_the_same(log: Path) -> None:
@@ -112,16 +121,54 @@ def test_what_is_written_is_the_choice_and_nothing_else(log: Path, manifests: Pa
     assert not again["written"] and again["now"]["modelled_seconds"] == again["modelled_seconds"]
 
 
-def test_arrivals_within_a_window_share_waves_and_choose_them(tmp_path: Path) -> None:
-    """Forty prompts of 100 tokens at once are waves; the same a minute apart are not, and want none."""
-    together, apart = tmp_path / "together.jsonl", tmp_path / "apart.jsonl"
-    for path, step in ((together, 0), (apart, 60000)):
+@pytest.fixture
+def together_and_apart(tmp_path: Path) -> tuple[Path, Path]:
+    """Forty prompts of 100 tokens at once, and the same a minute apart."""
+    paths = tmp_path / "together.jsonl", tmp_path / "apart.jsonl"
+    for path, step in zip(paths, (0, 60000)):
         path.write_text("".join(f'{{"timestamp": {at * step}, "input_length": 100}}\n' for at in range(40)))
-    alone, waved = (chosen("--workload", path, "--window", 1, "--max-lengths", 3) for path in (apart, together))
+    return paths
+
+
+def test_arrivals_within_a_window_share_waves_and_choose_them(together_and_apart: tuple[Path, Path]) -> None:
+    """Of a model whose waves have equal rows: apart, none are wanted."""
+    asked = ("shapes", "gemma-3-1b", "--target", "p150", "--window", "1", "--max-lengths", "3", "--json", "--workload")
+    waved, alone = (json.loads(CliRunner().invoke(main, [*asked, str(path)]).stdout) for path in together_and_apart)
     assert (alone["passes"], alone["waves"]) == (40, [1])
-    assert waved["passes"] < 40 and len(waved["waves"]) > 1
+    assert waved["passes"] < 40 and len(waved["waves"]) > 1 and not waved["ragged_tokens"]
     assert waved["modelled_seconds"] < alone["modelled_seconds"]
     assert waved["lengths"][0] * waved["waves"][-1] <= 8192
+
+
+def test_arrivals_within_a_window_are_packed_and_choose_ragged_waves(together_and_apart: tuple[Path, Path]) -> None:
+    """Of 128 tokens in whole blocks each, 32 fill one wave of 4096 and eight one of 1024."""
+    waved, alone = (chosen("--workload", path, "--window", 1, "--max-lengths", 3) for path in together_and_apart)
+    assert (alone["passes"], alone["waves"]) == (40, [1])
+    assert waved["passes"] == 2 and waved["computed_tokens"] == 40 * 128
+    assert {1024, 4096} <= set(waved["ragged_tokens"])
+    assert waved["modelled_seconds"] < alone["modelled_seconds"]
+
+
+def test_what_arrivals_chose_is_written_and_then_the_manifests_own(
+    together_and_apart: tuple[Path, Path], manifests: Path
+) -> None:
+    asked = (
+        "--workload",
+        together_and_apart[0],
+        "--manifests",
+        manifests,
+        "--window",
+        1,
+        "--max-lengths",
+        2,
+        "--write",
+    )
+    found = chosen(*asked)
+    table = manifest.load(manifests, MODEL).manifest.target[TARGET]
+    assert found["written"] and list(table.ragged_tokens) == found["ragged_tokens"]
+    again = chosen(*asked)
+    assert not again["written"] and again["now"]["passes"] == again["passes"] == 2
+    assert again["now"]["modelled_seconds"] == pytest.approx(again["modelled_seconds"], rel=1e-12)
 
 
 def test_a_window_needs_a_log_that_tells_time(log: Path) -> None:
@@ -139,7 +186,7 @@ def test_waves_that_no_length_may_have_are_left_out(tmp_path: Path) -> None:
 
 def test_an_array_of_several_lines_is_replaced_whole() -> None:
     text = catalog.read(catalog.BUILT_IN / catalog.MODELS / f"{MODEL}.toml")
-    spread = text.replace("lengths = [128, 256,", "lengths = [ # a comment with ]\r\n  128,\r\n  256,", 1)
+    spread = text.replace("lengths = [256, 512,", "lengths = [ # a comment with ]\r\n  256,\r\n  512,", 1)
     assert spread != text
     file = manifest.parse(spread, "there", ("n150", "p150"))
     first = next(iter(file.manifest.target))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,7 +12,7 @@ from runtime.errors import ModuleError
 from runtime.planner import Planner
 from runtime.request import PrefillChunk, PrefillRequest
 from runtime.values import HostValues
-from runtime.tables import Input
+from runtime.tables import RAGGED, Input, Shape
 from tests.support.plan_tables import plan_tables
 
 
@@ -36,6 +39,79 @@ def test_a_packed_wave_lies_row_after_row_with_zeros_in_the_padding():
     assert values["positions"].view(4, 128).tolist() == [list(range(128))] * 4
     assert values["row_bounds"].tolist() == [0, 128, 256, 384, 512]
     assert values["fill_table"].tolist() == [[0, 1, 2, -1, 9, 10, 11, 12, 20, -1, -1, -1, -1, -1, -1, -1]]
+
+
+def ragged_tables(rows=4, tokens=128):
+    """Beside lengths of one row a wave of so many rows that share its tokens."""
+    tables = plan_tables()
+    wave = Shape(RAGGED, rows, tokens, rows * tokens // 32, 0, "last", "ragged", 500)
+    singles = [replace(shape, microseconds=400) for shape in tables.TRACES if shape.variant == "single"]
+    chunks = [shape for shape in tables.TRACES if shape.read_pages]
+    return SimpleNamespace(
+        **{
+            **vars(tables),
+            "TRACES": (*singles, wave, *chunks),
+            "INPUTS": {**tables.INPUTS, RAGGED: tables.INPUTS["batched"]},
+        }
+    )
+
+
+def test_rows_of_a_ragged_wave_take_whole_blocks_and_what_is_left_is_a_row_of_padding():
+    tables = ragged_tables()
+    rows = (request(0, 33), request(1, 300, first_block=9), request(2, 32, first_block=20))
+    (plan,) = Planner(tables).plan(rows, "logits")
+    values = staged(tables, plan, plan.chunks[0])
+    assert values["row_bounds"].tolist() == [0, 64, 384, 416, 512]
+    assert values["tokens"][0].tolist() == [
+        *range(1, 34),
+        *[0] * 31,
+        *range(1, 301),
+        *[0] * 20,
+        *range(1, 33),
+        *[0] * 96,
+    ]
+    assert values["positions"][0].tolist() == [*range(64), *range(320), *range(32), *range(96)]
+    assert values["fill_table"][0].tolist() == [0, 1, *range(9, 19), 20, -1, -1, -1]
+    assert values["last_rows"][0, :4].tolist() == [32, 64 + 299, 384 + 31, 0]
+
+
+def test_a_ragged_wave_of_as_many_rows_as_can_be_gives_what_is_left_to_the_last():
+    tables = ragged_tables()
+    rows = tuple(request(row, length, first_block=4 * row) for row, length in enumerate((1, 31, 32, 33)))
+    (plan,) = Planner(tables).plan(rows, "logits")
+    values = staged(tables, plan, plan.chunks[0])
+    assert values["row_bounds"].tolist() == [0, 32, 64, 96, 512]
+    assert values["fill_table"][0].tolist() == [0, 4, 8, 12, 13, *[-1] * 11]
+    assert values["positions"][0, 96:].tolist() == list(range(416))
+    assert values["last_rows"][0, :4].tolist() == [0, 32 + 30, 64 + 31, 96 + 32]
+
+
+def test_a_full_ragged_wave_has_bounds_without_tokens_between():
+    tables = ragged_tables()
+    (plan,) = Planner(tables).plan((request(0, 256), request(1, 250, first_block=9)), "logits")
+    values = staged(tables, plan, plan.chunks[0])
+    assert values["row_bounds"].tolist() == [0, 256, 512, 512, 512]
+    assert values["fill_table"][0].tolist() == [*range(8), *range(9, 17)]
+
+
+def test_only_rows_from_their_start_that_fit_one_pass_are_packed():
+    tables = ragged_tables()
+    rows = (
+        request(0, 40),
+        request(1, 100, cached=32, first_block=9),
+        request(2, 2000, first_block=20),
+        request(3, 50, first_block=90),
+    )
+    plans = Planner(tables).plan(rows, "logits")
+    assert [(plan.source_rows, plan.chunks[0].shape.variant) for plan in plans] == [
+        ((0, 3), RAGGED),
+        ((1,), "chunked"),
+        ((2,), "chunked"),
+    ]
+    alone = Planner(tables).plan(rows[:1] + rows[3:], "logits", alone=True)
+    assert [(plan.source_rows, plan.chunks[0].shape.variant) for plan in alone] == [((0,), "single"), ((3,), "single")]
+    apart = Planner(tables).plan((rows[0], replace(rows[3], final=False)), "logits")
+    assert [(plan.source_rows, plan.final) for plan in apart] == [((0,), True), ((3,), False)]
 
 
 def test_s000_51_the_last_row_of_each_prompt_is_picked_and_padding_picks_row_0():

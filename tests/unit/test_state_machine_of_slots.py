@@ -151,7 +151,9 @@ class World:
             old = before.get(row.slot)
             found = self.rig.prefill.positions(row.slot)
             after = new[row.slot]
-            if found == (after.end, after.boundary) and not self._matches(row.slot, old):
+            # A row of which all is cached may end where it began: then its boundary tells, or its state.
+            moved_on = old is None or found != (old.end, old.boundary) or not self._matches(row.slot, old)
+            if found == (after.end, after.boundary) and moved_on:
                 self.slots[row.slot] = after
         self.check()
         for row in rows:

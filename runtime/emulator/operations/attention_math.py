@@ -91,18 +91,19 @@ def packed(
     reach: Reach,
 ) -> torch.Tensor:
     """Causal attention inside each window [bounds[i], bounds[i + 1]) of one sequence."""
+    windows = [(low, high) for low, high in zip(bounds, bounds[1:]) if low < high]
     if not (finite(key) and finite(value)):
         mask = torch.full((query.shape[-2], key.shape[-2]), -math.inf)
-        for low, high in zip(bounds, bounds[1:]):
+        for low, high in windows:
             mask[low:high, low:high] = _band(0, high - low, high - low, 0)
         return _added(query, key, value, scale, reach, lambda low, high, first, end: mask[low:high, first:end])
-    sizes = {high - low for low, high in zip(bounds, bounds[1:])}
+    sizes = {high - low for low, high in windows}
     if len(sizes) == 1:  # equal windows become a batch
-        windows = (len(bounds) - 1, sizes.pop())
-        rows = [part[0].unflatten(1, windows).transpose(0, 1) for part in (query, key, value)]
+        equal = (len(windows), sizes.pop())
+        rows = [part[0].unflatten(1, equal).transpose(0, 1) for part in (query, key, value)]
         result = functional.scaled_dot_product_attention(*rows, is_causal=True, scale=scale, enable_gqa=True)
         return result.transpose(0, 1).flatten(1, 2)[None]
-    parts = [[part[:, :, low:high] for part in (query, key, value)] for low, high in zip(bounds, bounds[1:])]
+    parts = [[part[:, :, low:high] for part in (query, key, value)] for low, high in windows]
     return torch.cat(
         [
             functional.scaled_dot_product_attention(*part, is_causal=True, scale=scale, enable_gqa=True)

@@ -1,0 +1,102 @@
+"""The sizes of ragged waves for the calls of a log, and what packing its rows into them comes to.
+
+Which rows share a pass is the runtime's to say, whose packer is handed in. The sizes are chosen by the sums of what each call
+packs, cut into whole waves of the largest: exact where a call takes one wave, as the sums over lengths are; what they come to is
+then found by packing every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from generator.choosing.choose import best_lengths
+from generator.choosing.default import MOST_LENGTHS, WORTHWHILE
+from generator.choosing.prices import Prices
+from generator.choosing.rows import cut_each
+from generator.choosing.times import Times
+from generator.choosing.workload import Workload
+from generator.geometry import Resolved
+
+Packer = Callable[[Mapping[tuple[int, int], float], int], Any]  # prices and block size -> what has `pack(lengths)`
+
+
+@dataclass(frozen=True)
+class Together:
+    """Rows of a log that may share ragged waves: `lengths` of each call that has several, and which requests within the context
+    they are.
+    """
+
+    lengths: tuple[tuple[int, ...], ...]
+    members: np.ndarray
+
+
+@dataclass(frozen=True)
+class Packed:
+    seconds: float = 0.0
+    passes: int = 0
+    computed: int = 0
+
+
+def together(log: Workload, resolved: Resolved, chunk: int, calls: np.ndarray) -> Together:
+    """Of the requests within the context: those that run from their start in one pass, in a call with another such."""
+    fits = log.lengths <= resolved.context
+    lengths, cached = log.lengths[fits], log.cached[fits]
+    rows = cut_each(lengths, cached, np.ones(len(lengths), dtype=np.int64), resolved, chunk)
+    call = calls[fits]
+    counts = np.bincount(call[~rows.chunked], minlength=int(call.max(initial=-1)) + 1)
+    members = ~rows.chunked & (counts[call] > 1)
+    order = np.flatnonzero(members)
+    edges = np.flatnonzero(np.diff(call[order])) + 1
+    parts = np.split(lengths[order], edges) if len(order) else []
+    return Together(tuple(tuple(part.tolist()) for part in parts), members)
+
+
+def sizes_for(shared: Together, found: Times, block_size: int, budget: int) -> tuple[int, ...]:
+    """Tokens of the ragged waves that serve the sums of the calls in the least time, as many as are worth their programs."""
+    step, last = found.step, len(found.lengths)
+    demand = np.zeros(last + 1)
+    for rows in shared.lengths:
+        for tokens in _waves_of(sum(-(-length // block_size) * block_size for length in rows), int(found.lengths[-1])):
+            demand[-(-tokens // step)] += 1
+    up_to = np.cumsum(demand)
+    gaps = np.zeros((last + 1, last + 1))
+    ends = np.arange(1, last + 1)
+    gaps[:, 1:] = (up_to[ends] - up_to[:, None]) * found.regular
+    choices = best_lengths(gaps, step, [1] * last, MOST_LENGTHS, budget)
+    seconds = [_seconds(gaps, sizes, step) for sizes, _ in choices]
+    for at in range(len(choices) - 1):
+        if seconds[at + 1] > (1 - WORTHWHILE) * seconds[at]:
+            return choices[at][0]
+    return choices[-1][0]
+
+
+def _waves_of(tokens: int, largest: int) -> Iterator[int]:
+    whole, rest = divmod(tokens, largest)
+    yield from [largest] * whole
+    if rest:
+        yield rest
+
+
+def _seconds(gaps: np.ndarray, sizes: Sequence[int], step: int) -> float:
+    ends = [size // step for size in sizes]
+    return float(sum(gaps[below, end] for below, end in zip([0, *ends], ends)))
+
+
+def pack_all(shared: Together, resolved: Resolved, packer: Packer) -> Packed:
+    """What all calls come to under the lengths and ragged waves of a model."""
+    prices = Prices(resolved)
+    packing = packer(prices.to_pack, resolved.block_size)
+    seconds, passes, computed = 0.0, 0, 0
+    for lengths in shared.lengths:
+        for (rows, tokens), members in packing.pack(lengths):
+            passes += 1
+            computed += rows * tokens
+            if rows == 1:
+                seconds += prices.seconds("single", 1, tokens, 0, True)
+            else:
+                seconds += prices.ragged(rows, tokens, [lengths[member] for member in members])
+    return Packed(seconds, passes, computed)
