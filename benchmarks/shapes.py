@@ -105,8 +105,7 @@ def in_waves(name: str, log: list[request_logs.Request], resolved: Resolved) -> 
     """
     fitting = [one for one in log if one.length <= resolved.context]
     arrivals = np.array([one.arrival for one in fitting])
-    whole = workload(fitting, False)
-    whole = Workload(whole.lengths, whole.cached, whole.weights, arrivals, 0, False)
+    whole = replace(workload(fitting, False), arrivals=arrivals)
     equal = replace(resolved, ragged_tokens=())
     by_rows = waves.wave_times(equal, CHUNK)
     ones = [1] * len(by_rows[1].lengths)

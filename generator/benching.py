@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from functools import partial
 from pathlib import Path
@@ -58,7 +57,6 @@ def shapes(
     from generator.choosing import command
     from runtime.packing import MICROSECONDS, Packer
 
-    delay = math.inf if most_delay is None else MICROSECONDS * most_delay
     with progress_line(as_json) as progress:
         found = command.find(
             manifests,
@@ -68,7 +66,7 @@ def shapes(
             max_lengths,
             max_programs,
             chunk,
-            partial(Packer, delay=delay),
+            partial(Packer, delay=MICROSECONDS * most_delay),
             window,
             lambda count: progress(f"{count} lines"),
         )
@@ -134,8 +132,7 @@ def bench(model, target, workload, window, most_delay, rows, plot, page, output,
         from runtime.replay import Replay
 
         found = times(resolved, resolved.prefill_chunk)
-        delay = math.inf if most_delay is None else most_delay
-        planner = Replay(load(folder / subject.module), delay)
+        planner = Replay(load(folder / subject.module), most_delay)
         outcomes = replay(log, resolved, found, planner, window, rows, progress)
     asked = cut(log, resolved, resolved.prefill_chunk)
     programs = (len(enumerate_shapes(resolved)), len(outcomes[1].sizes))

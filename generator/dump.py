@@ -16,10 +16,10 @@ def dump(folder: Path, emitted: Emitted) -> None:
     chosen = choose_programs(resolved, shapes)
     programs = {
         "matmuls": [[role, size, vars(choice)] for (role, size), choice in chosen.matmuls.items()],
-        "attention": [[vars(shape), vars(choice)] for shape, choice in chosen.attentions.items()],
+        "attention": [[shape.to_json(), vars(choice)] for shape, choice in chosen.attentions.items()],
         "places": [[size, sorted(places)] for size, places in chosen.places.items()],
     }
-    data = {"resolved": resolved.to_json(), "shapes": [vars(shape) for shape in shapes], "programs": programs}
+    data = {"resolved": resolved.to_json(), "shapes": [shape.to_json() for shape in shapes], "programs": programs}
     stages = [(f"{name}.json", json.dumps(value, indent=1) + "\n") for name, value in data.items()]
     stages += [(f"{name}.py", unmark(tree.code)[0]) for name, tree in emitted.stages.items()]
     stages.append(("formatted.py", emitted.text))

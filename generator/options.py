@@ -66,7 +66,7 @@ delay_option = click.option(
     "--most-delay",
     metavar="SECONDS",
     type=Seconds(),
-    default=None,
+    callback=lambda ctx, param, value: math.inf if value is None else value,
     help="Where rows of any lengths are packed: a prompt's pass takes at most so much longer than the one that it has by itself "
     "[default: no bound].",
 )

@@ -28,8 +28,7 @@ INDEX_BYTES = 4  # of a token id, a position, a row that is picked
 @dataclass(frozen=True)
 class PassTime:
     """Modelled seconds of a pass without and of its tail; DRAM bytes and device operations of its body; `bound`: seconds of the
-    body by what bounds an operation ("dram", "network", "compute"), launches among them; `attention`: those of the body in which
-    queries meet keys, which are the same for a row wherever it runs.
+    body by what bounds an operation ("dram", "network", "compute"), launches among them.
     """
 
     body: float
@@ -37,7 +36,6 @@ class PassTime:
     dram_bytes: float
     operations: int
     bound: dict[str, float]
-    attention: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -54,22 +52,21 @@ def pass_time(resolved: Resolved, programs: Programs, shape: PassShape, start: i
     }
     # Steps put a chunk in the middle of the context; nothing else in them depends on it.
     placed = replace(resolved, context=2 * start) if shape.read_pages else resolved
-    seconds = dram_bytes = attention = 0.0
+    seconds = dram_bytes = 0.0
     operations = 0
     bound = {"dram": 0.0, "network": 0.0, "compute": 0.0}
     for works, times in (
-        (((work, False) for work in _before_layers(resolved, size)), 1),
+        (_before_layers(resolved, size), 1),
         *((_layer(placed, programs, shape, kind, cycles), resolved.layer_kinds.count(kind)) for kind in resolved.kinds),
     ):
-        for work, attends in works:
+        for work in works:
             time = time_of(work, rates)
             seconds += times * time.seconds
-            attention += times * time.seconds * attends
             bound[time.bound] += times * time.seconds
             dram_bytes += times * work.dram_bytes
             operations += times
     tail = sum(time_of(work, rates).seconds for work in _tail(resolved, programs, size))
-    return PassTime(seconds, tail, dram_bytes, operations, bound, attention)
+    return PassTime(seconds, tail, dram_bytes, operations, bound)
 
 
 def pass_times(resolved: Resolved, shapes: Iterable[PassShape]) -> dict[PassShape, PassTime]:
@@ -83,7 +80,7 @@ def pass_times(resolved: Resolved, shapes: Iterable[PassShape]) -> dict[PassShap
 
 
 def attention_time(resolved: Resolved, programs: Programs, shape: PassShape) -> float:
-    """Modelled seconds of a pass from the start of prompts in which queries meet keys."""
+    """Modelled seconds of a pass from the start of prompts in which queries meet keys: the same for a row wherever it runs."""
     places, total = programs.places[shape.token_tiles], 0.0
     for kind in resolved.kinds:
         for step in layer_steps(resolved, shape, programs.attentions[shape], kind):
@@ -102,18 +99,17 @@ def microseconds(resolved: Resolved, programs: Programs, shapes: Iterable[PassSh
     found = {}
     for shape in shapes:
         if shape.variant in ("single", "ragged"):
-            whole = pass_time(resolved, programs, shape)
-            found[shape] = round(1e6 * (whole.seconds - whole.attention))
+            rest = pass_time(resolved, programs, shape).seconds - attention_time(resolved, programs, shape)
+            found[shape] = round(1e6 * rest)
     return found
 
 
 def _layer(
     resolved: Resolved, programs: Programs, shape: PassShape, kind: str, cycles: dict[str, float]
-) -> Iterator[tuple[Work, bool]]:
-    """Of each operation of a layer, and whether it is attention itself."""
+) -> Iterator[Work]:
     places = programs.places[shape.token_tiles]
     for step in layer_steps(resolved, shape, programs.attentions[shape], kind):
-        yield step_work(resolved, step, places, cycles), step.operation == ATTENTION
+        yield step_work(resolved, step, places, cycles)
 
 
 def _gathered(resolved: Resolved, rows: int, columns: int) -> Work:

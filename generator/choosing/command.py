@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from generator import catalog, geometry, manifest, targets
 from generator.choosing import waves
 from generator.choosing.choose import Choice, choose, evaluate, programs_of
@@ -169,9 +171,8 @@ class Search:
         found = by_rows[1]
         budget = self._budget(found)
         calls = waves.calls_of(log.arrivals, window, resolved.board.maximum_wave)
-        shared = together(log, resolved, chunk, calls) if resolved.ragged_tokens else None
+        shared, groups = self._grouped(chunk, calls, found)
         sizes_of = self._sizes_for(shared, found, chunk, budget) if shared else ()
-        groups = waves.groups_of(log, resolved, chunk, calls, found, shared and shared.members)
         tried = []
         for count in range(1, len(resolved.waves) + 1):
             sizes = resolved.waves[:count]
@@ -195,6 +196,12 @@ class Search:
             found.operations,
         )
 
+    def _grouped(self, chunk: int, calls: np.ndarray, found: Times) -> tuple[Together | None, waves.Groups]:
+        """Rows that may share ragged waves, where the model has any, and the others by what they share passes with."""
+        shared = together(self.log, self.resolved, chunk, calls) if self.resolved.ragged_tokens else None
+        elsewhere = shared.members if shared else None
+        return shared, waves.groups_of(self.log, self.resolved, chunk, calls, found, elsewhere)
+
     def _sizes_for(self, shared: Together, found: Times, chunk: int, budget: int) -> tuple[int, ...]:
         """Ragged waves within the programs that one length leaves."""
         left = budget - self._costs(found, (1,))[chunk // found.step - 1]
@@ -204,8 +211,7 @@ class Search:
         """What the manifest's own lengths and waves come to."""
         resolved, found, chunk = self.resolved, by_rows[1], self.resolved.prefill_chunk
         programs = sum(self._costs(found, resolved.waves)[length // found.step - 1] for length in resolved.lengths)
-        shared = together(self.log, resolved, chunk, calls) if resolved.ragged_tokens else None
-        own = waves.groups_of(self.log, resolved, chunk, calls, found, shared and shared.members)
+        shared, own = self._grouped(chunk, calls, found)
         gaps = waves.gaps_of(own, by_rows, chunk)
         now = waves.evaluate(own, gaps, resolved.lengths, programs, found.step)
         return self._packed(now, shared, {}, resolved.ragged_tokens)

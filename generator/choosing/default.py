@@ -37,9 +37,13 @@ class Default:
 
 def log_uniform(context: int) -> Workload:
     """A stand-in for a log: lengths up to the context, as many between any two as between twice the two."""
-    lengths = np.ceil(context ** ((np.arange(DRAWN) + 0.5) / DRAWN)).astype(np.int64)
     one = np.ones(DRAWN, dtype=np.int64)
-    return Workload(lengths, np.zeros(DRAWN, dtype=np.int64), one, None, 0, False)
+    return Workload(_drawn(1, context), np.zeros(DRAWN, dtype=np.int64), one, None, 0, False)
+
+
+def _drawn(least: int, most: int) -> np.ndarray:
+    """Numbers from `least` to `most`, evenly in their logarithms."""
+    return np.ceil(least * (most / least) ** ((np.arange(DRAWN) + 0.5) / DRAWN)).astype(np.int64)
 
 
 def alike(asked: Asked, times: Times, chunk: int) -> Asked:
@@ -91,8 +95,17 @@ def default_ragged(resolved: Resolved, budget: int) -> tuple[int, ...]:
     if found is None or budget < 1:
         return ()
     most = int(found.lengths[-1])
-    sums = np.ceil(2 * resolved.block_size * (most / (2 * resolved.block_size)) ** ((np.arange(DRAWN) + 0.5) / DRAWN))
-    zeros, ones = np.zeros(DRAWN, dtype=np.int64), np.ones(DRAWN, dtype=np.int64)
-    asked = Asked(Rows(sums.astype(np.int64), zeros, zeros, zeros.astype(bool), ones), DRAWN, 0, int(sums.sum()), 0)
-    choices = choose(alike(asked, found, most), found, most, [1] * len(found.lengths), MOST_LENGTHS, budget)
-    return worthwhile(choices).lengths
+    return sizes_for(alike(whole_passes(_drawn(2 * resolved.block_size, most)), found, most), found, budget)
+
+
+def whole_passes(tokens: np.ndarray) -> Asked:
+    """Passes from the start of prompts of so many tokens each."""
+    count = len(tokens)
+    zeros, ones = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64)
+    return Asked(Rows(tokens, zeros, zeros, zeros.astype(bool), ones), count, 0, int(tokens.sum()), 0)
+
+
+def sizes_for(asked: Asked, found: Times, budget: int) -> tuple[int, ...]:
+    """The sizes that serve passes in the least time, the largest of `found` among them, as many as are worth their programs."""
+    most = int(found.lengths[-1])
+    return worthwhile(choose(asked, found, most, [1] * len(found.lengths), MOST_LENGTHS, budget)).lengths

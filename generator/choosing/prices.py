@@ -42,8 +42,9 @@ class Prices:
 
     @cache
     def _without_attention(self, rows: int, tokens: int) -> float:
-        whole = self._pass(self._programs, self._own["ragged", rows, tokens], 0)
-        return whole.seconds - whole.attention
+        shape = self._own["ragged", rows, tokens]
+        whole = self._pass(self._programs, shape, 0).seconds
+        return whole - attention_time(self._resolved, self._programs, shape)
 
     @cache
     def _attention(self, rows: int, tokens: int, squares: int) -> float:

@@ -7,14 +7,14 @@ then found by packing every call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from generator.choosing.choose import best_lengths
-from generator.choosing.default import MOST_LENGTHS, WORTHWHILE
+from generator.choosing import default
+from generator.choosing.default import whole_passes
 from generator.choosing.prices import Prices
 from generator.choosing.rows import cut_each
 from generator.choosing.times import Times
@@ -57,21 +57,9 @@ def together(log: Workload, resolved: Resolved, chunk: int, calls: np.ndarray) -
 
 def sizes_for(shared: Together, found: Times, block_size: int, budget: int) -> tuple[int, ...]:
     """Tokens of the ragged waves that serve the sums of the calls in the least time, as many as are worth their programs."""
-    step, last = found.step, len(found.lengths)
-    demand = np.zeros(last + 1)
-    for rows in shared.lengths:
-        for tokens in _waves_of(sum(-(-length // block_size) * block_size for length in rows), int(found.lengths[-1])):
-            demand[-(-tokens // step)] += 1
-    up_to = np.cumsum(demand)
-    gaps = np.zeros((last + 1, last + 1))
-    ends = np.arange(1, last + 1)
-    gaps[:, 1:] = (up_to[ends] - up_to[:, None]) * found.regular
-    choices = best_lengths(gaps, step, [1] * last, MOST_LENGTHS, budget)
-    seconds = [_seconds(gaps, sizes, step) for sizes, _ in choices]
-    for at in range(len(choices) - 1):
-        if seconds[at + 1] > (1 - WORTHWHILE) * seconds[at]:
-            return choices[at][0]
-    return choices[-1][0]
+    sums = (sum(-(-length // block_size) * block_size for length in rows) for rows in shared.lengths)
+    passes = [tokens for total in sums for tokens in _waves_of(total, int(found.lengths[-1]))]
+    return default.sizes_for(whole_passes(np.array(passes, dtype=np.int64)), found, budget)
 
 
 def _waves_of(tokens: int, largest: int) -> Iterator[int]:
@@ -79,11 +67,6 @@ def _waves_of(tokens: int, largest: int) -> Iterator[int]:
     yield from [largest] * whole
     if rest:
         yield rest
-
-
-def _seconds(gaps: np.ndarray, sizes: Sequence[int], step: int) -> float:
-    ends = [size // step for size in sizes]
-    return float(sum(gaps[below, end] for below, end in zip([0, *ends], ends)))
 
 
 def pack_all(shared: Together, resolved: Resolved, packer: Packer) -> Packed:

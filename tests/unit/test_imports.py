@@ -70,7 +70,7 @@ def test_only_the_commands_that_prove_see_everything_and_lazily() -> None:
         "typing",
         "click",
     }
-    assert outside(BENCHING) == {"__future__", "functools", "json", "math", "os", "pathlib", "click"}
+    assert outside(BENCHING) == {"__future__", "functools", "json", "os", "pathlib", "click"}
     within = {name.split(".")[0] for name, statement in imports(PROVING) if statement.col_offset}
     assert "runtime" in within and "runtime" not in {name.split(".")[0] for name, _ in imports(COMMAND_LINE)}
 
