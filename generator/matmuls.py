@@ -7,10 +7,10 @@ that this module can choose.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import TypeVar
+from itertools import product
 
 from generator.tiles import TILE_BYTES
 
@@ -30,6 +30,8 @@ SUBBLOCK_EFFICIENCY = {1: 0.5, 2: 0.75, 3: 0.9, 4: 1.0}  # unverified
 PACK_CYCLES = 64  # a tile of float32 partial sums at 64 bytes a cycle
 NETWORK_BYTES = 32  # a cycle into one core: Wormhole's; Blackhole's network is wider
 STEP_CYCLES = 1000  # unverified: semaphores and the latency of one multicast, about a microsecond
+
+NEVER = (float("inf"), 0)  # cycles and bytes of no configuration
 
 
 class NoProgram(ValueError):
@@ -93,31 +95,42 @@ def matmul_bytes(
     choice: Matmul, weight_dtype: str, output_dtype: str, bias_dtype: str | None, left_dtype: str = "bfloat16"
 ) -> int:
     """Circular-buffer bytes of one core: inputs double-buffered, one output block, its float32 partial sums, one row of bias."""
-    left = 2 * choice.block_rows * choice.inner_block * TILE_BYTES[left_dtype]
-    right = 2 * choice.block_columns * choice.inner_block * TILE_BYTES[weight_dtype]
-    block = choice.block_rows * choice.block_columns
-    bias = choice.block_columns * TILE_BYTES[bias_dtype] if bias_dtype else 0
-    return left + right + block * (TILE_BYTES[output_dtype] + ACCUMULATOR_TILE_BYTES) + bias
+    step, rest = _matmul_bytes(
+        choice.block_rows, choice.block_columns, weight_dtype, output_dtype, bias_dtype, left_dtype
+    )
+    return choice.inner_block * step + rest
 
 
-def _matmul_cycles(
-    choice: Matmul | MinimalMatmul, core_rows: int, core_columns: int, inner_tiles: int, weight_dtype: str
-) -> float:
-    """Modelled cycles of the busiest core, which holds core_rows x core_columns tiles of the output.
+def _matmul_bytes(
+    rows: int, columns: int, weight_dtype: str, output_dtype: str, bias_dtype: str | None, left_dtype: str
+) -> tuple[int, int]:
+    """Of a block: bytes for each tile of the inner dimension that is summed at a time, and the others."""
+    step = 2 * (rows * TILE_BYTES[left_dtype] + columns * TILE_BYTES[weight_dtype])
+    bias = columns * TILE_BYTES[bias_dtype] if bias_dtype else 0
+    return step, rows * columns * (TILE_BYTES[output_dtype] + ACCUMULATOR_TILE_BYTES) + bias
+
+
+class _Core:
+    """What the busiest core does, which makes rows x columns tiles of the output of a product over `inner` tiles.
 
     The matrix unit, the packer (which adds to the partial sums once for every step over the inner dimension) and the
     network work at the same time, so the slowest counts; each step also costs one hand-shake between the cores.
     """
-    efficiency = SUBBLOCK_EFFICIENCY[choice.subblock_rows * choice.subblock_columns]
-    row_blocks, column_blocks = core_rows // choice.block_rows, core_columns // choice.block_columns
-    steps = inner_tiles // choice.inner_block
-    output_tiles = core_rows * core_columns
-    multiply = output_tiles * inner_tiles * PRODUCT_CYCLES * FIDELITY_PASSES[fidelity(weight_dtype)] / efficiency
-    pack = output_tiles * steps * PACK_CYCLES
-    left = core_rows * column_blocks * TILE_BYTES["bfloat16"]
-    right = core_columns * row_blocks * TILE_BYTES[weight_dtype]
-    fetch = inner_tiles * (left + right) / NETWORK_BYTES
-    return max(multiply, pack, fetch) + row_blocks * column_blocks * steps * STEP_CYCLES
+
+    def __init__(self, rows: int, columns: int, inner: int, weight_dtype: str) -> None:
+        self.rows, self.columns, self.inner = rows, columns, inner
+        tiles = rows * columns
+        self._multiply = tiles * inner * PRODUCT_CYCLES * FIDELITY_PASSES[fidelity(weight_dtype)]
+        self._pack = tiles * PACK_CYCLES
+        self._left, self._right = rows * TILE_BYTES["bfloat16"], columns * TILE_BYTES[weight_dtype]
+
+    def cycles(self, block_rows: int, block_columns: int, inner_block: int, subblock_tiles: int) -> float:
+        """Modelled, in blocks that divide the core's tiles."""
+        row_blocks, column_blocks = self.rows // block_rows, self.columns // block_columns
+        steps = self.inner // inner_block
+        fetch = self.inner * (self._left * column_blocks + self._right * row_blocks) / NETWORK_BYTES
+        busy = max(self._multiply / SUBBLOCK_EFFICIENCY[subblock_tiles], self._pack * steps, fetch)
+        return busy + row_blocks * column_blocks * steps * STEP_CYCLES
 
 
 def _subblocks(block_rows: int, block_columns: int) -> list[tuple[int, int]]:
@@ -149,28 +162,6 @@ def _inner_blocks(inner_tiles: int) -> list[int]:
     return [block for block in reversed(divisors(inner_tiles)) if block <= WIDEST_INNER_BLOCK]
 
 
-Choice = TypeVar("Choice", Matmul, MinimalMatmul)
-
-
-def _deepest(choices: Iterable[Choice], size: Callable[[Choice], int], l1_bytes: int) -> Choice | None:
-    """The first of `choices` that fits. They differ in the inner block alone, the largest first, and the one with the fewest
-    steps over the inner dimension is the cheapest of them: fewer partial sums are added and fewer hands shaken."""
-    return next((choice for choice in choices if size(choice) <= l1_bytes), None)
-
-
-def _families(
-    token_tiles: int, output_tiles: int, grid: tuple[int, int], inner_blocks: Sequence[int]
-) -> Iterator[Iterator[Matmul]]:
-    """Every configuration that keeps the divisibility rules, whether or not its buffers fit; those together that differ in the
-    inner block alone."""
-    for form, grid_columns, grid_rows, core_rows, core_columns in _layouts(token_tiles, output_tiles, grid):
-        for block_rows in divisors(core_rows):
-            for block_columns in divisors(core_columns):
-                for subblock in _subblocks(block_rows, block_columns):
-                    blocks = (*subblock, block_rows, block_columns, core_rows, core_columns)
-                    yield (Matmul(form, grid_columns, grid_rows, inner, *blocks) for inner in inner_blocks)
-
-
 @cache
 def choose_matmul(
     token_tiles: int,
@@ -190,20 +181,33 @@ def choose_matmul(
     NoProgram where not even single-tile blocks fit `l1_bytes`.
     """
     inner_blocks = [block for block in _inner_blocks(inner_tiles) if inner_block in (None, block)]
-
-    def size(choice: Matmul) -> int:
-        return matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, left_dtype)
-
-    def cost(choice: Matmul) -> tuple[float, int]:
-        cycles = _matmul_cycles(choice, choice.core_rows, choice.core_columns, inner_tiles, weight_dtype)
-        return cycles, size(choice)
-
-    families = _families(token_tiles, output_tiles, grid, inner_blocks)
-    best = min(filter(None, (_deepest(family, size, l1_bytes) for family in families)), key=cost, default=None)
+    best, least = None, NEVER
+    for form, grid_columns, grid_rows, core_rows, core_columns in _layouts(token_tiles, output_tiles, grid):
+        core = _Core(core_rows, core_columns, inner_tiles, weight_dtype)
+        for block_rows in divisors(core_rows):
+            for block_columns in divisors(core_columns):
+                step, rest = _matmul_bytes(
+                    block_rows, block_columns, weight_dtype, output_dtype, bias_dtype, left_dtype
+                )
+                inner = _deepest(inner_blocks, step, rest, l1_bytes)
+                if inner is None:
+                    continue
+                for rows, columns in _subblocks(block_rows, block_columns):
+                    cost = core.cycles(block_rows, block_columns, inner, rows * columns), inner * step + rest
+                    if cost < least:
+                        blocks = (inner, rows, columns, block_rows, block_columns, core_rows, core_columns)
+                        best, least = Matmul(form, grid_columns, grid_rows, *blocks), cost
     if best is None:
         sizes = f"{token_tiles} x {inner_tiles} x {output_tiles}"
         raise NoProgram(f"no matmul of {sizes} tiles fits {l1_bytes} bytes of L1 on one core")
     return best
+
+
+def _deepest(inner_blocks: Sequence[int], step: int, rest: int, l1_bytes: int) -> int | None:
+    """The first inner block whose buffers fit, `step` bytes for each of its tiles beside `rest`. They come the largest first, and
+    the one with the fewest steps over the inner dimension is the cheapest: fewer partial sums are added and fewer hands shaken.
+    """
+    return next((block for block in inner_blocks if block * step + rest <= l1_bytes), None)
 
 
 def minimal_matmul_bytes(
@@ -251,31 +255,35 @@ def choose_minimal_matmul(
     core_rows, core_columns = minimal_shares(token_tiles, output_tiles, grid, fused)
     inner_blocks = _inner_blocks(inner_tiles)
 
-    def cost(choice: MinimalMatmul) -> tuple[float, int]:
-        size = minimal_matmul_bytes(choice, weight_dtype, output_dtype, bias_dtype, fused)
-        return program_cycles(choice, token_tiles, inner_tiles, output_tiles, weight_dtype, fused), size
-
-    def deepest() -> Iterator[MinimalMatmul]:
-        """Of each block and subblock the one with the fewest steps over the inner dimension that fits (see _deepest)."""
-        for subblock in MINIMAL_SUBBLOCKS:
-            if subblock[1] % step:
-                continue
-            for block_rows in _blocks(core_rows, subblock[0]):
-                for block_columns in _blocks(core_columns, subblock[1]):
-                    each, rest = _minimal_bytes(
-                        block_rows, block_columns, weight_dtype, output_dtype, bias_dtype, fused
-                    )
-                    inner = next((block for block in inner_blocks if block * each + rest <= l1_bytes), None)
-                    if inner is not None:
-                        yield MinimalMatmul(*grid, block_rows, inner, block_columns, *subblock)
-
-    best = min(deepest(), key=cost, default=None)
+    subblocks: dict[tuple[int, int], tuple[int, int]] = (
+        {}
+    )  # of each block the first that cuts it: no later one is larger
+    for subblock in MINIMAL_SUBBLOCKS:
+        if subblock[1] % step == 0:
+            for block in product(_blocks(core_rows, subblock[0]), _blocks(core_columns, subblock[1])):
+                subblocks.setdefault(block, subblock)
+    best, least = None, NEVER
+    for (block_rows, block_columns), (rows, columns) in subblocks.items():
+        each, rest = _minimal_bytes(block_rows, block_columns, weight_dtype, output_dtype, bias_dtype, fused)
+        inner = _deepest(inner_blocks, each, rest, l1_bytes)
+        if inner is not None:
+            whole = _in_blocks(core_rows, block_rows), _in_blocks(core_columns, block_columns)
+            cycles = _Core(*whole, inner_tiles, weight_dtype).cycles(block_rows, block_columns, inner, rows * columns)
+            if (cycles, inner * each + rest) < least:
+                best = MinimalMatmul(*grid, block_rows, inner, block_columns, rows, columns)
+                least = cycles, inner * each + rest
     if best is None:
         sizes = f"{token_tiles} x {inner_tiles} x {output_tiles}"
         raise NoProgram(f"no minimal matmul of {sizes} tiles fits {l1_bytes} bytes of L1 on one core")
     return best
 
 
+def _in_blocks(share: int, block: int) -> int:
+    """What a core computes whose last block may be partly empty."""
+    return -(-share // block) * block
+
+
+@cache
 def _blocks(share: int, subblock: int) -> list[int]:
     """The sizes, multiples of a subblock, that cut a core's share into one block, two, three and so on."""
     return sorted({-(-share // (count * subblock)) * subblock for count in range(1, share + 1)})
@@ -300,10 +308,12 @@ def program_cycles(
     fused: str = "",
 ) -> float:
     """Modelled cycles of the busiest core under a configuration. A minimal matmul's blocks round a core's share up."""
+    rows, columns = choice.block_rows, choice.block_columns
     if isinstance(choice, Matmul):
-        return _matmul_cycles(choice, choice.core_rows, choice.core_columns, inner_tiles, weight_dtype)
-    grid = (choice.grid_columns, choice.grid_rows)
-    core_rows, core_columns = minimal_shares(token_tiles, output_tiles, grid, fused)
-    whole_rows = -(-core_rows // choice.block_rows) * choice.block_rows
-    whole_columns = -(-core_columns // choice.block_columns) * choice.block_columns
-    return _matmul_cycles(choice, whole_rows, whole_columns, inner_tiles, weight_dtype)
+        core_rows, core_columns = choice.core_rows, choice.core_columns
+    else:
+        grid = (choice.grid_columns, choice.grid_rows)
+        shares = minimal_shares(token_tiles, output_tiles, grid, fused)
+        core_rows, core_columns = _in_blocks(shares[0], rows), _in_blocks(shares[1], columns)
+    core = _Core(core_rows, core_columns, inner_tiles, weight_dtype)
+    return core.cycles(rows, columns, choice.inner_block, choice.subblock_rows * choice.subblock_columns)
