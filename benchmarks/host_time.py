@@ -14,12 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Figure, run_command, seconds_of
+from benchmarks.measure import PROJECT, Figure, run_command, seconds_of
 
 ROW_LIMIT_MICROSECONDS, WAVE_LIMIT_MICROSECONDS = 20, 150
 CONTEXT, CHUNK, WAVE, ROW_TOKENS = 131072, 4096, 32, 128
 TRACE_REGION = 1 << 30
 PREPARES, COPIES = 2000, 50
+RAGGED, RAGGED_TARGET, RAGGED_TOKENS = "llama-3.1-8b", "n150", 1024
 
 
 def measure() -> list[Figure]:
@@ -101,7 +102,21 @@ def main() -> None:
         rows.append((f"uploads of a replay, {name}", "", (copied[0] / len(passes),), None))
         rows.append((f"bytes of a replay, {name}", "B", (copied[1] / len(passes),), None))
         rows.append((f"device allocations of refresh and replay, {name}", "", (counters.allocations - before[0],), 0))
+    rows.append((f"prepare {WAVE} rows of any lengths, {RAGGED}", "us", packed(), None))
     print(json.dumps(rows))
+
+
+def packed() -> tuple[float, ...]:
+    """Microseconds to admit and plan rows of log-uniform lengths, which share ragged waves."""
+    import numpy as np
+
+    from runtime.load import load
+    from runtime.replay import Replay
+
+    module = load(PROJECT / "generated" / RAGGED.replace(".", "_").replace("-", "_") / f"{RAGGED_TARGET}.py")
+    replay, draws = Replay(module), np.random.default_rng(1)
+    calls = [np.exp(draws.uniform(0, np.log(RAGGED_TOKENS), WAVE)).astype(int).tolist() for _ in range(PREPARES)]
+    return tuple(1e6 * replay.plan(lengths, [0] * WAVE).seconds for lengths in calls)
 
 
 def scaled(function: Callable[[], object], repeats: int) -> tuple[float, ...]:

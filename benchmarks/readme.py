@@ -1,12 +1,13 @@
-"""The README's tables of modelled figures, from the record that `make bench` leaves.
+"""The README's tables of modelled and of measured figures, from the record that `make bench` leaves.
 
-python -m benchmarks.readme      writes them between their marks in README.md
+python -m benchmarks.readme      writes them between their marks in README.md; a table whose benchmarks were not run stays
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import first_token, shapes
@@ -14,14 +15,69 @@ from benchmarks.measure import PROJECT
 from benchmarks.run import RESULTS
 
 README = PROJECT / "README.md"
-BEGIN, END = "<!-- modelled figures, by python -m benchmarks.readme -->", "<!-- end of modelled figures -->"
+MODELLED, MEASURED = "modelled figures", "measured figures"
 LOGS = ("azure", "mooncake", "mooncake, prefixes cached")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row of the measured table: its figures by how their names begin, in whole numbers or with `digits` after the point."""
+
+    what: str
+    figures: tuple[str, ...]
+    digits: int = 0
+
+
+ROWS = (
+    Measured("`codegen --help`, `codegen list`", ("codegen --help", "codegen list")),
+    Measured("full build of all modules, build with no change", ("full build", "build with no change"), 2),
+    Measured("processor time of importing one model and building it for one board", ("import and build",), 2),
+    Measured("import of the slowest module beyond its libraries", ("import of the slowest",), 1),
+    Measured(
+        "emulated prefill of SmolLM2 at 512 tokens (in the pass of the next length), float32 and declared dtypes, over transformers in float32",
+        ("emulated prefill / transformers, float32", "emulated prefill / transformers, declared"),
+        2,
+    ),
+    Measured(
+        "emulated prefill of a tiny hybrid model at 512 and 4,096 tokens, over transformers' chunked rule in float32",
+        ("emulated hybrid / transformers, 512 tokens", "emulated hybrid / transformers, 4096 tokens"),
+        2,
+    ),
+    Measured("peak memory of `codegen verify smollm2-135m`", ("peak memory of verify",), 2),
+    Measured("planning one row, 32 rows of one length", ("prepare 1 row", "prepare 32 rows")),
+    Measured("planning 32 rows of any lengths, which share ragged waves", ("prepare 32 rows of any lengths",)),
+    Measured("device allocations of refreshing and replaying a trace", ("device allocations of refresh and replay",)),
+    Measured("`codegen legal llama-3.1-8b --target n150`", ("codegen legal",), 1),
+    Measured("choosing lengths for 20,000 requests, for a million", ("choosing for 20000", "choosing for 1000000"), 1),
+)
 
 
 def tables(record: Mapping[str, Any]) -> str:
     """Markdown of the figures of `shapes` and `first-token`. Raises KeyError with the name of a figure that is not there."""
     figures = {figure["name"]: figure["median"] for figure in record["figures"]}
     return "\n\n".join("\n".join(part(figures)) for part in (_lengths, _waves, _first_token))
+
+
+def measured(record: Mapping[str, Any]) -> str:
+    """Markdown of what was measured by the clock, medians. Raises KeyError as `tables`."""
+    cells = (
+        (
+            row.what,
+            *(", ".join(dict.fromkeys(told)) for told in zip(*(_measured(record, row, name) for name in row.figures))),
+        )
+        for row in ROWS
+    )
+    return "\n".join((*_head("figure", "measured", "limit"), *map(_row, cells)))
+
+
+def _measured(record: Mapping[str, Any], row: Measured, name: str) -> tuple[str, str]:
+    """The median of the figure whose name begins so, and its limit."""
+    figure = next((one for one in record["figures"] if one["name"].startswith(name)), None)
+    if figure is None:
+        raise KeyError(name)
+    unit = figure["unit"] if figure["unit"] in ("", "x") else f" {figure['unit']}"
+    limit = "-" if figure["limit"] is None else f"{figure['limit']:g}{unit}" + ("" if figure["met"] else ", missed")
+    return f"{figure['median']:.{row.digits}f}{unit}", limit
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -75,16 +131,22 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{1e3 * seconds:.0f} ms"
 
 
-def with_tables(text: str, made: str) -> str:
-    """The README's text with these tables between its marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{made}\n{END}{after}"
+def with_tables(text: str, kind: str, made: str) -> str:
+    """The README's text with these tables between the marks of their kind."""
+    begin, end = f"<!-- {kind}, by python -m benchmarks.readme -->", f"<!-- end of {kind} -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{made}\n{end}{after}"
 
 
 def main() -> None:
-    made = tables(json.loads(RESULTS.read_text(encoding="utf-8")))
-    README.write_text(with_tables(README.read_text(encoding="utf-8"), made), encoding="utf-8")
+    record, text = json.loads(RESULTS.read_text(encoding="utf-8")), README.read_text(encoding="utf-8")
+    for kind, made in ((MODELLED, tables), (MEASURED, measured)):
+        try:
+            text = with_tables(text, kind, made(record))
+        except KeyError as error:
+            print(f"the {kind} stay as they are: {error.args[0]!r} was not measured; `make bench` measures all")
+    README.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

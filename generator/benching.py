@@ -36,6 +36,12 @@ from generator.options import (
     help="At most so many programs, each wave's regular and chunked variant counted [default: what the traces' region holds].",
 )
 @click.option(
+    "--max-compile-seconds",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="At most so long for a processor to compile all programs, where no kernel is cached; an estimate.",
+)
+@click.option(
     "--chunk", metavar="N", type=click.IntRange(min=1), help="This prefill chunk [default: the quickest of some]."
 )
 @window_option
@@ -44,7 +50,18 @@ from generator.options import (
 @manifests_option
 @json_option
 def shapes(
-    model, target, workload, max_lengths, max_programs, chunk, window, most_delay, written, manifests, as_json
+    model,
+    target,
+    workload,
+    max_lengths,
+    max_programs,
+    max_compile_seconds,
+    chunk,
+    window,
+    most_delay,
+    written,
+    manifests,
+    as_json,
 ) -> None:
     """Choose MODEL's lengths, prefill chunk and waves for a workload, by modelled time.
 
@@ -68,6 +85,7 @@ def shapes(
             chunk,
             partial(Packer, delay=MICROSECONDS * most_delay),
             window,
+            max_compile_seconds,
             lambda count: progress(f"{count} lines"),
         )
     changed = command.write(found, manifests) if written else False
@@ -110,6 +128,7 @@ def bench(model, target, workload, window, most_delay, rows, plot, page, output,
     """
     from generator import geometry, manifest, targets
     from generator.choosing import report
+    from generator.choosing.compiling import compiling
     from generator.choosing.replayed import numbers, replay
     from generator.choosing.rows import cut
     from generator.choosing.times import times
@@ -135,10 +154,14 @@ def bench(model, target, workload, window, most_delay, rows, plot, page, output,
         planner = Replay(load(folder / subject.module), most_delay)
         outcomes = replay(log, resolved, found, planner, window, rows, progress)
     asked = cut(log, resolved, resolved.prefill_chunk)
-    programs = (len(enumerate_shapes(resolved)), len(outcomes[1].sizes))
+    passes = (
+        [(shape.variant, shape.rows * shape.tokens) for shape in enumerate_shapes(resolved)],
+        [(variant, count * tokens) for variant, count, tokens in outcomes[1].sizes],
+    )
+    compiler = compiling(resolved)
     policies = [
-        numbers(outcome, asked.requests, count, found.operations, resolved)
-        for outcome, count in zip(outcomes, programs)
+        numbers(outcome, asked.requests, needed, found.operations, compiler, resolved)
+        for outcome, needed in zip(outcomes, passes)
     ]
     title = f"{model} on {subject.target}: {report.printable(workload.name)}"
     drawn = report.svg(title, asked.rows.rest, asked.rows.weight, resolved.lengths, policies)

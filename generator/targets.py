@@ -28,6 +28,7 @@ class Rates:
     peak_flops: Mapping[str, float]
     eager_launch_seconds: float
     traced_launch_seconds: float
+    compile_seconds: float  # of a processor of the host, for one processor of a core that a kernel runs on
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class RatesTable(Table):
     network_bytes_per_cycle: Annotated[int, between(1, 4096)]
     eager_launch_seconds: Annotated[float, between(0.0, 1.0)]
     traced_launch_seconds: Annotated[float, between(0.0, 1.0)]
+    compile_seconds: Annotated[float, between(0.0, 1000.0)]
     peak_flops: PeakFlops
 
 
@@ -136,5 +138,6 @@ def parse_board(text: str, path: str) -> Board:
             peak_flops=dict(file.rates.peak_flops),
             eager_launch_seconds=file.rates.eager_launch_seconds,
             traced_launch_seconds=file.rates.traced_launch_seconds,
+            compile_seconds=file.rates.compile_seconds,
         ),
     )

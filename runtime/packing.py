@@ -40,7 +40,9 @@ class Packer:
         for at in reversed(range(len(waves) - 1)):
             if self._prices[cheapest[at + 1]] < self._prices[at]:
                 cheapest[at] = cheapest[at + 1]
-        self._cheapest = cheapest
+        # By a number of blocks: the wave that takes them most cheaply.
+        most = max(self._blocks, default=-1)
+        self._holding = [cheapest[bisect_left(self._blocks, blocks)] for blocks in range(most + 1)]
 
     def pack(self, lengths: Sequence[int]) -> list[Wave]:
         """Every row once, in the order of the first row of each wave; rows of a wave in their order."""
@@ -59,10 +61,9 @@ class Packer:
 
     def _wave(self, blocks: int, rows: int) -> int | None:
         """Which wave takes so many blocks of several rows most cheaply."""
-        at = bisect_left(self._blocks, blocks)
-        if at == len(self._blocks):
+        if blocks >= len(self._holding):
             return None
-        at = self._cheapest[at]
+        at = self._holding[blocks]
         if rows <= self._sizes[at][0]:
             return at
         larger = [other for other in range(at + 1, len(self._blocks)) if rows <= self._sizes[other][0]]
@@ -129,16 +130,25 @@ class Packer:
 
     def _filled(self, order: Sequence[int], tokens: Sequence[int], lengths: Sequence[int]) -> tuple[float, list[Wave]]:
         """The longest row left, with those that fill some wave best, in the wave that costs least for what it holds."""
+        single = {row: self._single(lengths[row]) for row in order}
         left, total, waves = list(order), 0.0, []
         while left:
-            first, single = left[0], self._single(lengths[left[0]])
-            own = self._alone[single]
-            best = (own / tokens[first], own, (1, self._lengths[single]), (first,))
+            first, others = left[0], left[1:]
+            own = self._alone[single[first]]
+            best = (own / tokens[first], own, (1, self._lengths[single[first]]), (first,))
+            quickest = min([self._alone[single[row]] for row in others], default=inf)
+            sums: list[int] = []  # of all others, once for every wave
             for blocks, price, size in zip(self._blocks, self._prices, self._sizes):
-                if blocks <= tokens[first] or price - own > self._delay:
+                if blocks <= tokens[first] or price - own > self._delay or price / blocks >= best[0]:
                     continue
-                fitting = [row for row in left[1:] if price - self._alone[self._single(lengths[row])] <= self._delay]
-                rows = (first, *_fullest(fitting[: size[0] - 1], tokens, blocks - tokens[first]))
+                room = blocks - tokens[first]
+                if price - quickest > self._delay:
+                    fitting = [row for row in others if price - self._alone[single[row]] <= self._delay]
+                    filling = _fullest(fitting[: size[0] - 1], tokens, _sums(fitting, tokens, room), room)
+                else:
+                    sums = sums or _sums(others, tokens, self._blocks[-1] - tokens[first])
+                    filling = _fullest(others[: size[0] - 1], tokens, sums, room)
+                rows = (first, *filling)
                 if len(rows) > 1 and (rate := price / sum(tokens[row] for row in rows)) < best[0]:
                     best = (rate, price, size, rows)
             total += best[1]
@@ -147,14 +157,18 @@ class Packer:
         return total, waves
 
 
-def _fullest(rows: Sequence[int], tokens: Sequence[int], room: int) -> list[int]:
-    """Those of the rows that fill most of so many blocks."""
-    kept = (1 << room + 1) - 1
-    sums = [1]  # bit n: some of the first rows take n blocks
+def _sums(rows: Sequence[int], tokens: Sequence[int], room: int) -> list[int]:
+    """Of the first rows, none, one, two and so on: bit n where some of them take n of so many blocks."""
+    kept, sums = (1 << room + 1) - 1, [1]
     for row in rows:
         sums.append((sums[-1] | sums[-1] << tokens[row]) & kept)
-    reached, chosen = sums[-1].bit_length() - 1, []
-    for before, row in zip(reversed(sums[:-1]), reversed(rows)):
+    return sums
+
+
+def _fullest(rows: Sequence[int], tokens: Sequence[int], sums: Sequence[int], room: int) -> list[int]:
+    """Those of the rows that fill most of so many blocks; `sums` are of these rows, and may be of more of them and more blocks."""
+    reached, chosen = (sums[len(rows)] & (1 << room + 1) - 1).bit_length() - 1, []
+    for before, row in zip(reversed(sums[: len(rows)]), reversed(rows)):
         if not before >> reached & 1:
             chosen.append(row)
             reached -= tokens[row]

@@ -7,7 +7,7 @@ therefore extends the best choice that ends at the one before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,20 +42,36 @@ def programs_of(length: int, waves: Sequence[int], wave_tokens: int, variants: i
     return variants * sum(1 for wave in waves if wave == 1 or wave * length <= wave_tokens)
 
 
-def choose(asked: Asked, times: Times, chunk: int, costs: Sequence[int], most: int, budget: int) -> list[Choice]:
+Accept = Callable[[tuple[int, ...]], bool]  # whether lengths are within what is no sum over them
+
+
+def any_lengths(lengths: tuple[int, ...]) -> bool:
+    return True
+
+
+def choose(
+    asked: Asked,
+    times: Times,
+    chunk: int,
+    costs: Sequence[int],
+    most: int,
+    budget: int,
+    accept: Accept = any_lengths,
+) -> list[Choice]:
     """For every number of lengths up to `most` the best choice that ends with `chunk`, every prompt by itself; `costs` are the
     programs of each of `times.lengths`, at most `budget` in all. Numbers for which there is none are left out.
     """
     gaps = _gaps(asked.rows, times, chunk // times.step)
-    found = best_lengths(gaps, times.step, costs, most, budget)
+    found = best_lengths(gaps, times.step, costs, most, budget, accept)
     return [evaluate(asked, times, lengths, programs) for lengths, programs in found]
 
 
 def best_lengths(
-    gaps: np.ndarray, step: int, costs: Sequence[int], most: int, budget: int
+    gaps: np.ndarray, step: int, costs: Sequence[int], most: int, budget: int, accept: Accept = any_lengths
 ) -> list[tuple[tuple[int, ...], int]]:
     """For every number of lengths the quickest and their programs. `gaps` [below, end] are the seconds of what lies between two
-    neighbouring lengths, in steps; the last end is always chosen.
+    neighbouring lengths, in steps; the last end is always chosen. Where the quickest of all are not accepted, the quickest that are
+    among the best for each number of programs.
     """
     if budget < 1:
         return []
@@ -76,9 +92,13 @@ def best_lengths(
         came[end, 1:, cost:] = chosen
     found = []
     for count in range(1, most + 1):
-        programs = int(best[last, count].argmin())
-        if np.isfinite(best[last, count, programs]):
-            found.append((_walk(came, costs, last, count, programs, step), programs))
+        for programs in best[last, count].argsort(kind="stable").tolist():
+            if not np.isfinite(best[last, count, programs]):
+                break
+            lengths = _walk(came, costs, last, count, programs, step)
+            if accept(lengths):
+                found.append((lengths, programs))
+                break
     return found
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import numpy as np
 
 from generator import catalog, geometry, manifest, targets
 from generator.choosing import waves
-from generator.choosing.choose import Choice, choose, evaluate, programs_of
+from generator.choosing.choose import Accept, Choice, any_lengths, choose, evaluate, programs_of
+from generator.choosing.compiling import Compiling, compiling, passes_of
 from generator.choosing.default import MOST_LENGTHS, alike, default_ragged, log_uniform, variants_of, worthwhile
 from generator.choosing.limits import most_traces, trace_bytes
 from generator.choosing.ragged import Packer, Together, pack_all, sizes_for, together
@@ -38,10 +41,16 @@ class Found:
     asked: Asked
     empty: int
     operations: int
+    compiling: Compiling
     waves: tuple[int, ...]
     now: Choice
     choices: tuple[Choice, ...]  # of the chosen chunk, by their number of lengths
     chosen: Choice  # one of them
+
+    def compile_seconds(self, choice: Choice) -> float:
+        """Estimated processor seconds until all passes are compiled, where nothing is."""
+        waves = self.resolved.waves if choice is self.now else self.waves
+        return self.compiling.seconds(passes_of(self.resolved, choice.lengths, waves, choice.ragged_tokens))
 
 
 def find(
@@ -54,6 +63,7 @@ def find(
     chunk: int | None,
     packer: Packer,
     window: float = 0.0,
+    most_compile_seconds: float | None = None,
     progress: Callable[[int], None] = lambda lines: None,
 ) -> Found:
     """The choice for a model on `target`, or on its manifest's first. Without a log it is the one that import writes, as many
@@ -66,7 +76,7 @@ def find(
     source = "log-uniform lengths" if workload is None else workload.name
     require_usable(log, source if workload is None else str(workload), resolved.context, window)
     most = MOST_LENGTHS if most_lengths is None else most_lengths
-    search = Search(resolved, log, most, most_programs, packer, file.path)
+    search = Search(resolved, log, most, most_programs, packer, file.path, most_compile_seconds)
     if workload is None:
         tried = search.without_log(_chunks(file, resolved, resolved.prefill_chunk if chunk is None else chunk)[0])
     elif not window:
@@ -76,7 +86,20 @@ def find(
         tried = search.in_waves(chunks[0], window)
     choices, chosen, sizes, asked, now, operations = tried
     running = tuple(size for size in sizes if size == 1 or size * chosen.lengths[0] <= resolved.wave_tokens)
-    return Found(resolved, file, source, window, asked, log.empty, operations, running, now, tuple(choices), chosen)
+    return Found(
+        resolved,
+        file,
+        source,
+        window,
+        asked,
+        log.empty,
+        operations,
+        search.compiling,
+        running,
+        now,
+        tuple(choices),
+        chosen,
+    )
 
 
 def _quickest(choices: Sequence[Choice]) -> Choice:
@@ -99,6 +122,11 @@ class Search:
     most_programs: int | None
     packer: Packer
     path: str = ""  # of the manifest, for errors
+    most_compile_seconds: float | None = None
+
+    @cached_property
+    def compiling(self) -> Compiling:
+        return compiling(self.resolved)
 
     def without_log(self, chunk: int) -> Tried:
         """Lengths for which prompts of any length count alike, as in a manifest that import writes."""
@@ -108,9 +136,10 @@ class Search:
         ragged = self._ragged(found, costs, [chunk])
         budget = self._budget(found) - len(ragged)
         asked = cut(self.log, resolved, chunk)
-        by_ratio = choose(alike(asked, found, chunk), found, chunk, costs, self.most, budget)
+        accept = self._accept(resolved.waves, ragged)
+        by_ratio = choose(alike(asked, found, chunk), found, chunk, costs, self.most, budget, accept)
         if not by_ratio:
-            raise self._too_few([chunk], costs, found, len(ragged))
+            raise self._too_few([chunk], resolved.waves, found, ragged)
         choices = [evaluate(asked, found, choice.lengths, choice.programs) for choice in by_ratio]
         chosen = choices[by_ratio.index(worthwhile(by_ratio))]
         return self._tried(choices, chosen, ragged, asked, self._now(found, costs), found.operations)
@@ -125,20 +154,40 @@ class Search:
         tried = []
         for chunk in chunks:
             asked = cut(self.log, resolved, chunk)
-            tried.append((choose(asked, found, chunk, costs, self.most, budget), asked))
+            accept = self._accept(resolved.waves, ragged)
+            tried.append((choose(asked, found, chunk, costs, self.most, budget, accept), asked))
         tried = [(choices, asked) for choices, asked in tried if choices]
         if not tried:
-            raise self._too_few(chunks, costs, found, len(ragged))
+            raise self._too_few(chunks, resolved.waves, found, ragged)
         choices, asked = min(tried, key=lambda one: _quickest(one[0]).seconds)
         return self._tried(choices, _quickest(choices), ragged, asked, self._now(found, costs), found.operations)
 
     def _ragged(self, found: Times, costs: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
         """Ragged waves, of which nothing that is seen speaks for or against any: the manifest's, or fewer where they would take more
-        than half of the programs, or more than one length leaves.
+        than half of the programs or of the time to compile, or more than one length leaves.
         """
         held, budget = self.resolved.ragged_tokens, self._budget(found)
         most = min(budget // 2, budget - min(costs[chunk // found.step - 1] for chunk in chunks))
+        if self.most_compile_seconds is not None:
+            most = min(most, self._ragged_to_compile(self.most_compile_seconds / 2))
+            most = min(most, max(self._left_to_compile(chunk, self.resolved.waves) for chunk in chunks))
         return held if len(held) <= most or not held else default_ragged(self.resolved, max(most, 1))
+
+    def _left_to_compile(self, chunk: int, waves: Sequence[int]) -> int:
+        """Ragged waves whose compilation one length leaves time for."""
+        return self._ragged_to_compile(self.most_compile_seconds - self._compile_seconds((chunk,), waves, ()))
+
+    def _ragged_to_compile(self, seconds: float) -> int:
+        return int(max(seconds, 0.0) / self.compiling.seconds_of_a_size("ragged"))
+
+    def _compile_seconds(self, lengths: Sequence[int], waves: Sequence[int], ragged: Sequence[int]) -> float:
+        return self.compiling.seconds(passes_of(self.resolved, lengths, waves, ragged))
+
+    def _accept(self, waves: Sequence[int], ragged: Sequence[int]) -> Accept:
+        """Whether lengths, with these waves beside them, are compiled in the time there is."""
+        if self.most_compile_seconds is None:
+            return any_lengths
+        return lambda lengths: self._compile_seconds(lengths, waves, ragged) <= self.most_compile_seconds
 
     def _tried(
         self,
@@ -177,11 +226,12 @@ class Search:
         for count in range(1, len(resolved.waves) + 1):
             sizes = resolved.waves[:count]
             costs = self._costs(found, sizes)
-            choices = waves.choose_in_waves(groups, by_rows, sizes, chunk, costs, self.most, budget - len(sizes_of))
+            left, accept = budget - len(sizes_of), self._accept(sizes, sizes_of)
+            choices = waves.choose_in_waves(groups, by_rows, sizes, chunk, costs, self.most, left, accept)
             if choices:
                 tried.append((choices, sizes))
         if not tried:
-            raise self._too_few([chunk], costs, found, len(sizes_of))
+            raise self._too_few([chunk], (1,), found, sizes_of)
         choices, sizes = min(tried, key=lambda one: _quickest(one[0]).seconds)
         choices = [
             self._packed(choice, shared, {"lengths": choice.lengths, "prefill_chunk": chunk, "waves": sizes}, sizes_of)
@@ -203,8 +253,10 @@ class Search:
         return shared, waves.groups_of(self.log, self.resolved, chunk, calls, found, elsewhere)
 
     def _sizes_for(self, shared: Together, found: Times, chunk: int, budget: int) -> tuple[int, ...]:
-        """Ragged waves within the programs that one length leaves."""
+        """Ragged waves within the programs, and the time to compile, that one length leaves."""
         left = budget - self._costs(found, (1,))[chunk // found.step - 1]
+        if self.most_compile_seconds is not None:
+            left = min(left, self._left_to_compile(chunk, (1,)))
         return sizes_for(shared, ragged_times(self.resolved), self.resolved.block_size, max(left, 1))
 
     def _now_in_waves(self, by_rows: dict[int, Times], calls: np.ndarray) -> Choice:
@@ -239,14 +291,21 @@ class Search:
             return [1 + programs_of(length, sizes, tokens, 1) for length in lengths]
         return [programs_of(length, sizes, tokens, variants_of(self.resolved)) for length in lengths]
 
-    def _too_few(self, chunks: Sequence[int], costs: Sequence[int], found: Times, ragged: int) -> ManifestError:
-        """No choice is within the budget: say the smallest that can be met."""
-        resolved = self.resolved
-        least, chunk = min((ragged + costs[chunk // found.step - 1], chunk) for chunk in chunks)
-        named = self._budget(found) == self.most_programs
-        key, value = ("--max-programs", str(self.most_programs)) if named else ("dram.trace_region_bytes", "")
-        beside = f" and {ragged} ragged ones" if ragged else ""
-        rule = f"is under the {least} programs of the one length {chunk} with waves {list(resolved.waves)}{beside}"
+    def _too_few(
+        self, chunks: Sequence[int], waves: Sequence[int], found: Times, ragged: Sequence[int]
+    ) -> ManifestError:
+        """No choice is within the limits: say the smallest that can be met."""
+        costs, budget = self._costs(found, waves), self._budget(found)
+        least, chunk = min((len(ragged) + costs[chunk // found.step - 1], chunk) for chunk in chunks)
+        key, value, needed = "--max-programs", str(self.most_programs), f"{least} programs"
+        if least <= budget:
+            seconds, chunk = min((self._compile_seconds((chunk,), waves, ragged), chunk) for chunk in chunks)
+            least = ceil(seconds)
+            key, value, needed = "--max-compile-seconds", f"{self.most_compile_seconds:g}", f"{least} s of compiling"
+        elif budget != self.most_programs:
+            key, value = "dram.trace_region_bytes", ""
+        beside = f" and {len(ragged)} ragged ones" if ragged else ""
+        rule = f"is under the {needed} of the one length {chunk} with waves {list(waves)}{beside}"
         return ManifestError(
             [Diagnostic(self.path, None, key, value, rule, f"the smallest that can be met is {least}")]
         )
@@ -336,6 +395,7 @@ def to_json(found: Found) -> dict[str, Any]:
 def _numbers(choice: Choice, found: Found) -> dict[str, Any]:
     return {
         "programs": choice.programs,
+        "compile_seconds": found.compile_seconds(choice),
         "passes": choice.passes,
         "computed_tokens": choice.computed,
         "computed_over_real": choice.computed / found.asked.real,
@@ -354,7 +414,7 @@ def lines(found: Found) -> list[str]:
         f"{asked.real} tokens to compute, {asked.cached} saved by cached prefixes; "
         + (f"together what arrives within {found.window:g} s" if found.window else "every prompt by itself"),
         "",
-        f"  {'lengths':>7} {'time':>7} {'tokens':>7} {'gain':>6} {'programs':>8} {'traces, MB':>10}  which",
+        f"  {'lengths':>7} {'time':>7} {'tokens':>7} {'gain':>6} {'programs':>8} {'traces, MB':>10} {'compile, s':>10}  which",
     ]
     before = None
     for choice in (*found.choices, found.now):
@@ -363,13 +423,14 @@ def lines(found: Found) -> list[str]:
         which = ", ".join(map(str, choice.lengths)) + ("  (the manifest's now)" if is_now else "")
         told.append(
             f"  {len(choice.lengths):>7} {choice.over_ideal:>6.3f}x {choice.computed / asked.real:>6.3f}x {gain:>6} "
-            f"{choice.programs:>8} {choice.programs * per_trace / 1e6:>10.1f}  {which}"
+            f"{choice.programs:>8} {choice.programs * per_trace / 1e6:>10.1f} {found.compile_seconds(choice):>10.0f}  {which}"
         )
         before = choice
     return [
         *told,
         "",
         "time: modelled, over passes of exactly the tokens asked for; tokens: computed over asked for; gain: over the line before",
+        "compile: estimated seconds of a processor until all programs are compiled, where no kernel is cached",
         f"lengths = {list(chosen.lengths)}",
         f"prefill_chunk = {chosen.chunk}",
         f"waves = {list(found.waves)}",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from generator.choosing import power_of_two
+from generator.choosing.compiling import Compiling, Pass
 from generator.choosing.limits import trace_bytes
 from generator.choosing.prices import Prices
 from generator.choosing.rows import cut_each
@@ -165,8 +166,16 @@ def _run_powers(
     _serve(powers, call.rows[[row for at, row in enumerate(kept) if at not in plan.empty]], call.weight, log, ideal)
 
 
-def numbers(outcome: Outcome, requests: int, programs: int, operations: int, resolved: Resolved) -> dict[str, Any]:
-    """One policy's figures. `programs` are those that it needs: the module's, or the sizes that were met."""
+def numbers(
+    outcome: Outcome,
+    requests: int,
+    passes: Collection[Pass],
+    operations: int,
+    compiling: Compiling,
+    resolved: Resolved,
+) -> dict[str, Any]:
+    """One policy's figures. `passes` are those that it has a program for: the module's, or the sizes that were met."""
+    programs = len(passes)
     host = None if outcome.host_seconds is None else 1e6 * outcome.host_seconds / max(outcome.planned, 1)
     return {
         "policy": outcome.policy,
@@ -184,5 +193,6 @@ def numbers(outcome: Outcome, requests: int, programs: int, operations: int, res
         "programs": programs,
         "traces": programs,
         "trace_bytes": programs * trace_bytes(operations, resolved.board),
+        "compile_seconds": compiling.seconds(passes),
         "host_microseconds_a_request": host,
     }

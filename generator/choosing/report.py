@@ -25,11 +25,12 @@ ROWS = (
     ("programs", "programs", "{:,}"),
     ("traces", "traces", "{:,}"),
     ("bytes of traces", "trace_bytes", "{:,}"),
+    ("compiling, processor s", "compile_seconds", "{:,.0f}"),
     ("host us a request", "host_microseconds_a_request", "{:.1f}"),
 )
 NOTE = (
     "Times of passes are modelled from the target's rates, and so is no padding: each prompt that the policy serves by itself, in passes "
-    "of exactly its tokens; bytes of traces are estimated. A wave that no program holds is priced as its rows one after another. "
+    "of exactly its tokens; bytes of traces and the time to compile all programs, where no kernel is cached, are estimated. A wave that no program holds is priced as its rows one after another. "
     "Passes, tokens and refusals are counted by the planners; a prompt that is refused or answered with zeros is in no other figure "
     "but requests. Host time is measured here, of admission and planning. "
     "Nothing ran on a board. Programs of the module are all that it has; those of powers of two are the sizes that this log met."

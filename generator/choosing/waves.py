@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from generator.choosing.choose import Choice, best_lengths
+from generator.choosing.choose import Accept, Choice, any_lengths, best_lengths
 from generator.choosing.rows import cut_each
 from generator.choosing.times import Times, times
 from generator.choosing.workload import Workload
@@ -81,13 +81,14 @@ def choose_in_waves(
     costs: Sequence[int],
     most: int,
     budget: int,
+    accept: Accept = any_lengths,
 ) -> list[Choice]:
     """As `choose.choose`, for rows in `waves`."""
     step, last = by_rows[1].step, chunk // by_rows[1].step
     gaps = gaps_of(groups, {rows: by_rows[rows] for rows in waves if rows in by_rows}, chunk)
     return [
         evaluate(groups, gaps, lengths, programs, step)
-        for lengths, programs in best_lengths(gaps[0], step, costs[:last], most, budget)
+        for lengths, programs in best_lengths(gaps[0], step, costs[:last], most, budget, accept)
     ]
 
 

@@ -19,6 +19,7 @@ RATES = Rates(
     peak_flops={},
     eager_launch_seconds=99.0,
     traced_launch_seconds=0.5,
+    compile_seconds=1.0,
 )
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.packing import FEW, Packer, _fullest
+from runtime.packing import FEW, Packer, _fullest, _sums
 
 BLOCK = 32
 PRICES = (
@@ -150,9 +150,39 @@ def test_a_delay_keeps_short_rows_out_of_long_waves() -> None:
     assert Packer(PRICES, BLOCK, 0).pack([40, 40]) == [((1, 64), (0,)), ((1, 64), (1,))]
 
 
-@given(st.lists(st.integers(1, 12), max_size=8), st.integers(0, 40))
-def test_the_fullest_subset_is_that_of_all_subsets(blocks: list[int], room: int) -> None:
-    chosen = _fullest(list(range(len(blocks))), blocks, room)
+@given(st.lists(st.integers(1, 12), max_size=8), st.integers(0, 40), st.integers(0, 3), st.integers(0, 9))
+def test_the_fullest_subset_is_that_of_all_subsets(blocks: list[int], room: int, rows_more: int, more: int) -> None:
+    """From the sums of these rows, or of some more of them and of more blocks, in which others have a wave filled too."""
+    sums = _sums(range(len(blocks) + rows_more), [*blocks, *range(1, rows_more + 1)], room + more)
+    chosen = _fullest(range(len(blocks)), blocks, sums, room)
     assert len(set(chosen)) == len(chosen)
     sums = {sum(subset) for count in range(len(blocks) + 1) for subset in combinations(blocks, count)}
     assert sum(blocks[row] for row in chosen) == max(total for total in sums if total <= room)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.one_of(st.integers(1, 2048), st.integers(1, 64)), min_size=2, max_size=11),
+    st.sampled_from([inf, 60000, 30000, 7000]),
+)
+def test_the_longest_row_gets_the_wave_that_costs_least_for_what_it_holds(lengths: list[int], delay: float) -> None:
+    """By brute force over every wave and every set of rows beside it that may wait for it."""
+    few = {(3, 96) if size == (8, 32) else size: price for size, price in PRICES.items()}  # most rows of a wave bind
+    packer = Packer(few, BLOCK, delay)
+    blocks = [-(-length // BLOCK) for length in lengths]
+    first, *others = sorted(range(len(lengths)), key=lambda row: (-blocks[row], row))
+    alone = [
+        min((tokens, price) for (rows, tokens), price in few.items() if rows == 1 and tokens >= length)[1]
+        for length in lengths
+    ]
+    rates = [alone[first] / blocks[first]]
+    for (rows, tokens), price in few.items():
+        may = [row for row in others if price - alone[row] <= delay] if price - alone[first] <= delay else []
+        for beside in (set_ for count in range(1, min(rows, len(may) + 1)) for set_ in combinations(may, count)):
+            held = blocks[first] + sum(blocks[row] for row in beside)
+            if rows > 1 and held * BLOCK <= rows * tokens:
+                rates.append(price / held)
+    _, waves = packer._filled([first, *others], blocks, lengths)
+    size, members = waves[0]
+    assert members[0] == first and len(members) <= size[0]
+    assert few[size] / sum(blocks[row] for row in members) == pytest.approx(min(rates), rel=1e-12)

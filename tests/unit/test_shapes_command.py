@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from generator import catalog, manifest
+from generator import catalog, geometry, manifest, targets
+from generator.choosing.compiling import compiling
 from generator.cli import main
 from generator.choosing.writing import rewritten
+from generator.shapes import enumerate_shapes
 
 MODEL, TARGET = "llama-3.2-1b", "n150"
 KEYS = {
@@ -90,6 +92,49 @@ def test_programs_of_arrivals_stay_within_the_limit_too(together_and_apart: tupl
     for limit in (4, 7, 12):
         found = chosen("--workload", together_and_apart[0], "--window", 1, "--max-programs", limit, "--chunk", 2048)
         assert len(found["lengths"]) < found["programs"] <= limit and found["ragged_tokens"]
+
+
+@pytest.fixture
+def bursts(tmp_path: Path) -> Path:
+    """Prompts of many lengths, seven at a time."""
+    path = tmp_path / "bursts.jsonl"
+    rows = ({"timestamp": 10_000 * (at // 7), "input_length": 1 + 37 * at * at % 4000} for at in range(84))
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def ways(bursts: Path) -> dict[str, tuple]:
+    return {"no log": (), "alone": ("--workload", bursts), "together": ("--workload", bursts, "--window", 1)}
+
+
+each_way = pytest.mark.parametrize("way", ["no log", "alone", "together"])
+
+
+@each_way
+def test_choices_are_compiled_within_the_limit(bursts: Path, way: str) -> None:
+    """Each line of the table is, and a limit that binds costs time on the device."""
+    options = (*ways(bursts)[way], "--chunk", 2048)
+    free = chosen(*options)
+    resolved = geometry.resolve(manifest.load(catalog.BUILT_IN, MODEL), targets.load_board(catalog.BUILT_IN, TARGET))
+    passes = [(shape.variant, shape.rows * shape.tokens) for shape in enumerate_shapes(resolved)]
+    assert free["now"]["compile_seconds"] == compiling(resolved).seconds(passes)
+    limit = 0.7 * free["compile_seconds"]
+    found = chosen(*options, "--max-compile-seconds", limit)
+    assert all(one["compile_seconds"] <= limit for one in found["by_number_of_lengths"])
+    assert found["compile_seconds"] <= limit and found["modelled_seconds"] > free["modelled_seconds"]
+    assert len(found["lengths"]) <= len(free["lengths"])
+    assert len(found["ragged_tokens"]) <= len(free["ragged_tokens"])
+
+
+@each_way
+def test_too_little_time_to_compile_names_the_least_that_is_enough(bursts: Path, way: str) -> None:
+    options = (*ways(bursts)[way], "--chunk", 2048)
+    refused = run(*options, "--max-compile-seconds", 1)
+    assert refused.exit_code == 2 and "--max-compile-seconds = 1: is under the" in refused.output
+    least = int(refused.output.rsplit(" ", 1)[1])
+    found = chosen(*options, "--max-compile-seconds", least)
+    assert found["compile_seconds"] <= least and len(found["ragged_tokens"]) == len(found["lengths"]) == 1
+    assert run(*options, "--max-compile-seconds", least - 1).exit_code == 2
 
 
 def test_the_words_say_the_same(log: Path) -> None:
