@@ -50,7 +50,7 @@ def modelled(model: str, target: str, tokens: int) -> float:
     shape = PassShape("chunked", 1, CHUNK, CHUNK // block, wide.context // block, "last", "")
     programs = choose_programs(wide, (shape,))
     passes = [pass_time(wide, programs, shape, start) for start in range(0, tokens, CHUNK)]
-    return sum(one.body for one in passes) + passes[-1].tail
+    return sum(one.without_tail for one in passes) + passes[-1].tail
 
 
 def figure_of(one: Published) -> str:

@@ -22,6 +22,7 @@ from generator import catalog, geometry, manifest, targets
 from generator.choosing import command, power_of_two, waves
 from generator.choosing.choose import Choice, choose, evaluate
 from generator.choosing.rows import cut
+from generator.choosing.search import Search
 from generator.choosing.times import Times, times
 from generator.choosing.workload import Workload
 from generator.geometry import Resolved
@@ -123,7 +124,7 @@ def in_waves(name: str, log: list[request_logs.Request], resolved: Resolved) -> 
         told = {ALONE: of_sizes[0], EQUAL: min(of_sizes, key=lambda choice: choice.seconds)}
         for way, delay in RAGGED.items():
             packer = partial(Packer, delay=MICROSECONDS * delay)
-            told[way] = command.Search(resolved, whole, PROMISED, None, packer).in_waves(CHUNK, window)[1]
+            told[way] = Search(resolved, whole, PROMISED, None, packer).in_waves(CHUNK, window).chosen
         print(
             f"  {window:g} s: " + "; ".join(f"{way}: {one.over_ideal:.4f}x {one.passes}" for way, one in told.items())
         )

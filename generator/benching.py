@@ -71,7 +71,7 @@ def shapes(
     chosen too. Without FILE the choice is the one that `codegen import` writes: log-uniform lengths, each prompt counting alike,
     and as many lengths as gain a fiftieth each. Nothing was measured on a board.
     """
-    from generator.choosing import command
+    from generator.choosing import command, telling
     from runtime.packing import MICROSECONDS, Packer
 
     with progress_line(as_json) as progress:
@@ -90,9 +90,9 @@ def shapes(
         )
     changed = command.write(found, manifests) if written else False
     if as_json:
-        click.echo(json.dumps({"version": JSON_VERSION, **command.to_json(found), "written": changed}))
+        click.echo(json.dumps({"version": JSON_VERSION, **telling.to_json(found), "written": changed}))
         return
-    click.echo("\n".join(command.lines(found)))
+    click.echo("\n".join(telling.lines(found)))
     if written:
         click.echo(f"written; next: codegen build {model}" if changed else "the manifest says so already")
 

@@ -192,15 +192,15 @@ def describe(resolved: Resolved, passes: Mapping[PassShape, PassTime]) -> str:
         lines += ["", f"  {'bytes of one state slot':<30} {memory.state_slot:10d}   {_slot(resolved)}"]
     lines += [
         "",
-        "  modelled: body and tail (last rows, head, likeliest token) in ms, chunks in the middle of the context; of the body what",
-        "  bounds its time, GB through DRAM, device operations. The rates are the target's; nothing was measured on a board.",
-        "  variant          rows  tokens  fill pages  read pages    body    tail  dram  net  compute      GB  operations  digest",
+        "  modelled: copies of inputs, body and tail (last rows, head, likeliest token) in ms, chunks in the middle of the context; of",
+        "  the body what bounds its time, GB through DRAM, device operations. The rates are the target's; nothing was measured on a board.",
+        "  variant          rows  tokens  fill pages  read pages  copies    body    tail  dram  net  compute      GB  operations  digest",
     ]
     for shape, time in passes.items():
         dram, network, compute = (time.bound[name] / time.body for name in ("dram", "network", "compute"))
         lines.append(
             f"  {shape.variant:<15} {shape.rows:>5} {shape.tokens:>7} {shape.fill_pages:>11} {shape.read_pages:>11} "
-            f"{1e3 * time.body:>7.1f} {1e3 * time.tail:>7.1f} {dram:>5.0%} {network:>4.0%} {compute:>8.0%} "
+            f"{1e3 * time.upload:>7.2f} {1e3 * time.body:>7.1f} {1e3 * time.tail:>7.1f} {dram:>5.0%} {network:>4.0%} {compute:>8.0%} "
             f"{time.dram_bytes / 1e9:>7.2f} {time.operations:>11}  {shape.digest}"
         )
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """The modelled time of a pass before it is emitted: its layers' planned operations, and what lies around the layers.
 
-A pass has a body, which a prompt's every pass runs, and a tail, which only the last one does: the last row's norm, the head, and
-the likeliest token. Nothing here was measured on a board; every rate is the target's.
+A pass has inputs that are copied to the device and a body, which a prompt's every pass runs, and a tail, which only the last one does:
+the last row's norm, the head, and the likeliest token. Nothing here was measured on a board; every rate is the target's.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from generator.matmuls import program_cycles
 from generator.placement import Programs, choose_programs, step_work
 from generator.shapes import PassShape
 from generator.tiles import TILE, TILE_BYTES, tiles
+from generator.uploads import upload_seconds
 
 if TYPE_CHECKING:
     from generator.geometry import Resolved
@@ -27,10 +28,11 @@ INDEX_BYTES = 4  # of a token id, a position, a row that is picked
 
 @dataclass(frozen=True)
 class PassTime:
-    """Modelled seconds of a pass without and of its tail; DRAM bytes and device operations of its body; `bound`: seconds of the
-    body by what bounds an operation ("dram", "network", "compute"), launches among them.
+    """Modelled seconds of copying the inputs of a pass, of its body and of its tail; DRAM bytes and device operations of its body;
+    `bound`: seconds of the body by what bounds an operation ("dram", "network", "compute"), launches among them.
     """
 
+    upload: float
     body: float
     tail: float
     dram_bytes: float
@@ -39,7 +41,12 @@ class PassTime:
 
     @property
     def seconds(self) -> float:
-        return self.body + self.tail
+        return self.without_tail + self.tail
+
+    @property
+    def without_tail(self) -> float:
+        """Of a pass that is not a prompt's last."""
+        return self.upload + self.body
 
 
 def pass_time(resolved: Resolved, programs: Programs, shape: PassShape, start: int = 0) -> PassTime:
@@ -66,7 +73,7 @@ def pass_time(resolved: Resolved, programs: Programs, shape: PassShape, start: i
             dram_bytes += times * work.dram_bytes
             operations += times
     tail = sum(time_of(work, rates).seconds for work in _tail(resolved, programs, size))
-    return PassTime(seconds, tail, dram_bytes, operations, bound)
+    return PassTime(upload_seconds(resolved, shape), seconds, tail, dram_bytes, operations, bound)
 
 
 def pass_times(resolved: Resolved, shapes: Iterable[PassShape]) -> dict[PassShape, PassTime]:

@@ -28,6 +28,8 @@ class Rates:
     peak_flops: Mapping[str, float]
     eager_launch_seconds: float
     traced_launch_seconds: float
+    upload_seconds: float  # of the host, for one copy to the device, however small
+    upload_bytes_per_second: float
     compile_seconds: float  # of a processor of the host, for one processor of a core that a kernel runs on
 
 
@@ -79,6 +81,8 @@ class RatesTable(Table):
     network_bytes_per_cycle: Annotated[int, between(1, 4096)]
     eager_launch_seconds: Annotated[float, between(0.0, 1.0)]
     traced_launch_seconds: Annotated[float, between(0.0, 1.0)]
+    upload_seconds: Annotated[float, between(0.0, 1.0)]
+    upload_bytes_per_second: Annotated[float, between(1e6, 1e13)]
     compile_seconds: Annotated[float, between(0.0, 1000.0)]
     peak_flops: PeakFlops
 
@@ -138,6 +142,8 @@ def parse_board(text: str, path: str) -> Board:
             peak_flops=dict(file.rates.peak_flops),
             eager_launch_seconds=file.rates.eager_launch_seconds,
             traced_launch_seconds=file.rates.traced_launch_seconds,
+            upload_seconds=file.rates.upload_seconds,
+            upload_bytes_per_second=file.rates.upload_bytes_per_second,
             compile_seconds=file.rates.compile_seconds,
         ),
     )

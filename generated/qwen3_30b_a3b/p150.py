@@ -138,14 +138,14 @@ RAGGED_TOKENS = (512, 1536, 4096)  # target.p150.ragged_tokens
 # the last number: modelled microseconds of a pass without its attention, which costs a row the same in any wave.
 # variant, rows, tokens a row, fill pages, read pages (to the padded end of any chunk), rows for the head, body digest
 TRACES = (
-    Shape("single", 1, 32, 1, 0, "last", "4a6eb075e4769e52", 58717),
-    Shape("single", 1, 192, 6, 0, "last", "98af8dad3639b875", 71835),
-    Shape("single", 1, 640, 20, 0, "last", "1e06be4efd36603a", 98220),
-    Shape("single", 1, 1280, 40, 0, "last", "e989b4f5e673a3aa", 137630),
-    Shape("single", 1, 2048, 64, 0, "last", "ad5f14264e7819b3", 188486),
-    Shape("ragged", 16, 32, 16, 0, "last", "11f4751ba1f6264a", 91169),
-    Shape("ragged", 24, 64, 48, 0, "last", "048b81ace0170652", 154967),
-    Shape("ragged", 32, 128, 128, 0, "last", "472a8754e81e89a2", 320264),
+    Shape("single", 1, 32, 1, 0, "last", "4a6eb075e4769e52", 58757),
+    Shape("single", 1, 192, 6, 0, "last", "98af8dad3639b875", 71875),
+    Shape("single", 1, 640, 20, 0, "last", "1e06be4efd36603a", 98261),
+    Shape("single", 1, 1280, 40, 0, "last", "e989b4f5e673a3aa", 137673),
+    Shape("single", 1, 2048, 64, 0, "last", "ad5f14264e7819b3", 188530),
+    Shape("ragged", 16, 32, 16, 0, "last", "11f4751ba1f6264a", 91220),
+    Shape("ragged", 24, 64, 48, 0, "last", "048b81ace0170652", 155020),
+    Shape("ragged", 32, 128, 128, 0, "last", "472a8754e81e89a2", 320322),
     Shape("chunked", 1, 32, 1, 1304, "last", "198ac0f4f2c90242"),
     Shape("chunked", 1, 192, 6, 1304, "last", "7735281bd148130c"),
     Shape("chunked", 1, 640, 20, 1304, "last", "5d30ad234e63c8b3"),

@@ -57,12 +57,12 @@ class Prices:
 
     def _seconds(self, variant: str, rows: int, tokens: int, start: int, last: bool) -> float:
         """Of one pass that begins at `start`, with its tail if it is a prompt's last."""
-        body, growth, tail = self._line(variant, rows, tokens)
-        return body + start * growth + (tail if last else 0.0)
+        first, growth, tail = self._line(variant, rows, tokens)
+        return first + start * growth + (tail if last else 0.0)
 
     @cache
     def _line(self, variant: str, rows: int, tokens: int) -> tuple[float, float, float]:
-        """The body at position 0, what it grows by with a token before it, and the tail. Where so large a wave has no program,
+        """A pass at position 0 without its tail, what it grows by with a token before it, and the tail. Where so large a wave has no program,
         its rows are taken to run one after another.
         """
         resolved = self._resolved
@@ -81,7 +81,8 @@ class Prices:
                 single = "chunked" if chunked else "single"
                 return tuple(rows * part for part in self._line(single, 1, tokens))
         at_start, later = (self._pass(programs, shape, start) for start in (0, self._far if shape.read_pages else 0))
-        return at_start.body, (later.body - at_start.body) / self._far, at_start.tail
+        first = at_start.without_tail
+        return first, (later.without_tail - first) / self._far, at_start.tail
 
     def _pass(self, programs: Programs, shape: PassShape, start: int):
         return pass_time(self._resolved, programs, shape, start)

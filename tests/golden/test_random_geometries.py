@@ -16,10 +16,9 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from generator import catalog, geometry, inputs, targets
+from generator import catalog, geometry, targets
 from generator.families import FAMILIES
 from generator.manifest import check
-from generator.pipeline import emit
 from generator.toml_source import scan
 from runtime.backend import open_device, ttnn
 from runtime.load import load
@@ -29,6 +28,7 @@ from runtime.reference.parameters import RandomParameters
 from runtime.stores import allocate
 from runtime.tables import rotary_switch
 from runtime.weights import load_weights
+from tests.support.building import program_of
 
 GEOMETRIES_A_FAMILY = 50
 SEQUENCES = 3  # of requests, for each geometry
@@ -218,9 +218,8 @@ class Bench:
     def __init__(self, data: dict[str, Any], folder: Any, seed: int) -> None:
         (target,) = data["target"]
         file = check(data, "drawn.toml", scan(""), tuple(BOARDS))
-        emitted = emit(geometry.resolve(file, BOARDS[target]), "drawn.toml", inputs.TEMPLATES)
         path = folder / "drawn.py"
-        path.write_text(emitted.text, encoding="utf-8")
+        path.write_text(program_of(geometry.resolve(file, BOARDS[target]), "drawn.toml"), encoding="utf-8")
         self.module = load(path)
         self.device = open_device(self.module.BOARD, precision="float32")
         self.parameters = RandomParameters(self.module.GEOMETRY, seed)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -48,6 +49,12 @@ def resolved(model: str, target: str, small: bool = False) -> Resolved:
 @cache
 def emitted(model: str, target: str) -> Emitted:
     return emit(resolved(model, target), f"models/{model}.toml", inputs.TEMPLATES)
+
+
+def program_of(numbers: Resolved, manifest: str) -> str:
+    """The text of a module that is run and not read, as the passes leave it: laying it out is half the time of emitting it."""
+    with mock.patch.object(pipeline.black, "format_str", lambda text, mode: text):
+        return emit(numbers, manifest, inputs.TEMPLATES).text
 
 
 _remembered: dict[tuple[str, str, Path], Emitted] = {}

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from generator import catalog, geometry, inputs, targets
+from generator import catalog, geometry, targets
 from generator.manifest import check
-from generator.pipeline import emit
 from generator.rules import ROPE_KEYS
 from generator.toml_source import scan
 from runtime.backend import open_device, ttnn
@@ -28,6 +27,7 @@ from runtime.verification.comparison import relative_error, worst_blocks
 from runtime.verification.measure import cached, key_order
 from runtime.verification.routes import Row
 from runtime.weights import load_weights
+from tests.support.building import program_of
 from tests.support.families import EVERY_GEOMETRY, Peer, build_peer, family_of, random_tokens
 
 EXACT = {
@@ -123,7 +123,7 @@ def build_module(data: dict[str, Any]) -> ModuleType:
     resolved = geometry.resolve(file, targets.load_board(catalog.BUILT_IN, target))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{target}.py"
-        path.write_text(emit(resolved, "golden.toml", inputs.TEMPLATES).text, encoding="utf-8")
+        path.write_text(program_of(resolved, "golden.toml"), encoding="utf-8")
         return load(path)
 
 

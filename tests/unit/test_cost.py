@@ -19,7 +19,9 @@ RATES = Rates(
     peak_flops={},
     eager_launch_seconds=99.0,
     traced_launch_seconds=0.5,
-    compile_seconds=1.0,
+    upload_seconds=99.0,
+    upload_bytes_per_second=99.0,
+    compile_seconds=99.0,
 )
 
 
