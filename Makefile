@@ -37,7 +37,7 @@ test-device:
 	fi
 
 bench: .venv/.ready
-	status=0; .venv/bin/python -m benchmarks.run || status=$$?; .venv/bin/python -m benchmarks.readme; exit $$status
+	status=0; .venv/bin/python -m benchmarks.run || status=$$?; .venv/bin/python -m benchmarks.readme && exit $$status
 
 prove: .venv/.ready .venv-device/.ready
 	.venv/bin/codegen verify --all --record

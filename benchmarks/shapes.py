@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -75,15 +76,17 @@ def _choices(log: Workload, resolved: Resolved, found: Times, most: int) -> list
     return choose(cut(log, resolved, CHUNK), found, CHUNK, ones, most, UNLIMITED)
 
 
-def _seconds_to_choose(requests: int) -> float:
-    """Of the whole choice for a log of so many requests, reading it among them."""
+def _seconds_to_choose(requests: int, window: float) -> float:
+    """Of the whole choice for a log of so many requests, eight a second, reading it among them."""
     drawn = np.random.default_rng(1).lognormal(7.5, 1.2, requests).astype(int).clip(1, 30000)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.csv"
-        path.write_text("ContextTokens\n" + "\n".join(map(str, drawn)) + "\n")
-        began = time.perf_counter()
-        command.find(catalog.BUILT_IN, MODEL, TARGET, path, None, None, None, Packer)
-        return time.perf_counter() - began
+        began = datetime(2023, 11, 16)
+        rows = (f"{began + timedelta(seconds=at / 8)},{tokens}" for at, tokens in enumerate(drawn))
+        path.write_text("TIMESTAMP,ContextTokens\n" + "\n".join(rows) + "\n")
+        started = time.perf_counter()
+        command.find(catalog.BUILT_IN, MODEL, TARGET, path, None, None, None, Packer, window)
+        return time.perf_counter() - started
 
 
 def _logs() -> Iterator[tuple[str, Workload, int, float, float]]:
@@ -181,5 +184,8 @@ def measure() -> list[Figure]:
     for name, log in request_logs.available().items():
         figures += in_waves(name, log, resolved)
     for requests, limit in CHOOSING:
-        figures.append(Figure(f"choosing for {requests} requests", "s", (_seconds_to_choose(requests),), limit))
+        figures += [
+            Figure(f"choosing for {requests} requests{told}", "s", (_seconds_to_choose(requests, window),), limit)
+            for told, window in ((" by themselves", 0.0), (f" within {WINDOWS[0]:g} s", WINDOWS[0]))
+        ]
     return figures

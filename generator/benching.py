@@ -11,6 +11,7 @@ import click
 
 from generator.options import (
     JSON_VERSION,
+    Seconds,
     delay_option,
     json_option,
     manifests_option,
@@ -38,11 +39,14 @@ from generator.options import (
 @click.option(
     "--max-compile-seconds",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(above_zero=True),
     help="At most so long for a processor to compile all programs, where no kernel is cached; an estimate.",
 )
 @click.option(
-    "--chunk", metavar="N", type=click.IntRange(min=1), help="This prefill chunk [default: the quickest of some]."
+    "--chunk",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="This prefill chunk [default: the quickest of some; the manifest's with --window and without FILE].",
 )
 @window_option
 @delay_option
@@ -67,8 +71,8 @@ def shapes(
 
     FILE is CSV with a ContextTokens column, JSON lines with input_length and perhaps hash_ids (of 512 tokens each, equal where
     prefixes are), or a histogram, CSV with length and count. The choice is exact under the model of time that `show` prints,
-    and each number of lengths is given with what one more would gain. With --window the log's arrivals count and waves are
-    chosen too. Without FILE the choice is the one that `codegen import` writes: log-uniform lengths, each prompt counting alike,
+    and each number of lengths is given with what one more would gain. With --window the log's arrivals count, and waves are
+    chosen beside the manifest's chunk. Without FILE the choice is the one that `codegen import` writes: log-uniform lengths, each prompt counting alike,
     and as many lengths as gain a fiftieth each. Nothing was measured on a board.
     """
     from generator.choosing import command, telling
@@ -86,7 +90,7 @@ def shapes(
             partial(Packer, delay=MICROSECONDS * most_delay),
             window,
             max_compile_seconds,
-            lambda count: progress(f"{count} lines"),
+            progress,
         )
     changed = command.write(found, manifests) if written else False
     if as_json:
@@ -133,12 +137,15 @@ def bench(model, target, workload, window, most_delay, rows, plot, page, output,
     from generator.choosing.rows import cut
     from generator.choosing.times import times
     from generator.choosing.workload import read, require_usable
-    from generator.publish import write_new
+    from generator.publish import check_file, write_new
     from generator.shapes import enumerate_shapes
     from generator.subjects import require_fresh, subjects_of
 
     if plot is not None and page is not None and plot.resolve() == page.resolve():
         raise click.UsageError("--svg and --html name the same file")
+    for path in (plot, page):
+        if path is not None:
+            check_file(path)
     (subject,) = subjects_of(manifests, [model], target, False)
     folder = output_folder(output)
     require_fresh(folder, manifests, [subject])

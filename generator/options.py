@@ -43,8 +43,8 @@ record_option = click.option(
 class Seconds(click.FloatRange):
     """A finite number of seconds: a range alone lets nan and inf through, which JSON cannot say."""
 
-    def __init__(self) -> None:
-        super().__init__(min=0)
+    def __init__(self, above_zero: bool = False) -> None:
+        super().__init__(min=0, min_open=above_zero)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds = super().convert(value, param, ctx)

@@ -86,15 +86,21 @@ def pass_times(resolved: Resolved, shapes: Iterable[PassShape]) -> dict[PassShap
     }
 
 
+def attention_works(resolved: Resolved, programs: Programs, shape: PassShape) -> tuple[tuple[int, Work], ...]:
+    """Of a pass from the start of prompts, what queries that meet keys take in each kind of layer, and how many layers that are."""
+    places = programs.places[shape.token_tiles]
+    return tuple(
+        (resolved.layer_kinds.count(kind), step_work(resolved, step, places, {}))
+        for kind in resolved.kinds
+        for step in layer_steps(resolved, shape, programs.attentions[shape], kind)
+        if step.operation == ATTENTION
+    )
+
+
 def attention_time(resolved: Resolved, programs: Programs, shape: PassShape) -> float:
-    """Modelled seconds of a pass from the start of prompts in which queries meet keys: the same for a row wherever it runs."""
-    places, total = programs.places[shape.token_tiles], 0.0
-    for kind in resolved.kinds:
-        for step in layer_steps(resolved, shape, programs.attentions[shape], kind):
-            if step.operation == ATTENTION:
-                time = time_of(step_work(resolved, step, places, {}), resolved.board.rates)
-                total += resolved.layer_kinds.count(kind) * time.seconds
-    return total
+    """Modelled seconds of the same: as much for a row wherever it runs."""
+    works = attention_works(resolved, programs, shape)
+    return sum(layers * time_of(work, resolved.board.rates).seconds for layers, work in works)
 
 
 def microseconds(resolved: Resolved, programs: Programs, shapes: Iterable[PassShape]) -> dict[PassShape, int]:

@@ -39,6 +39,15 @@ def check_writable(output: Path, option: str = "--output") -> None:
         raise _refuse(output, f"{nearest} cannot be written", f"change its permissions or name another with {option}")
 
 
+def check_file(path: Path) -> None:
+    """Refuse what no file can take the place of, before the work for it is done."""
+    if path.exists() and not path.is_file():
+        raise _refuse(path, "is there and no file", "name a file")
+    nearest = _nearest(path.parent)
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise _refuse(path, f"{nearest} is no folder that can be written", "name a file in one that can")
+
+
 def _staged(path: Path, content: bytes) -> str:
     """A finished, synced temporary file beside `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +65,8 @@ def _staged(path: Path, content: bytes) -> str:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """One file by itself, whole or not at all, in place of what stands there. Raises ManifestError."""
+    """One file by itself, whole or not at all, in place of what stands there, or of what a link there names. Raises ManifestError."""
+    path = path.resolve()
     try:
         temporary = _staged(path, content)
         try:

@@ -7,7 +7,7 @@ therefore extends the best choice that ends at the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,8 +62,23 @@ def choose(
     programs of each of `times.lengths`, at most `budget` in all. Numbers for which there is none are left out.
     """
     gaps = _gaps(asked.rows, times, chunk // times.step)
-    found = best_lengths(gaps, times.step, costs, most, budget, accept)
-    return [evaluate(asked, times, lengths, programs) for lengths, programs in found]
+    best: dict[int, Choice] = {}
+    for grid in grids(costs[: chunk // times.step], budget, accept):
+        for lengths, programs in best_lengths(gaps, times.step, grid, most, budget, accept):
+            choice, held = evaluate(asked, times, lengths, programs), best.get(len(lengths))
+            if held is None or choice.seconds < held.seconds:
+                best[len(lengths)] = choice
+    return [best[count] for count in sorted(best)]
+
+
+def grids(costs: Sequence[int], budget: int, accept: Accept) -> Iterator[list[int]]:
+    """The costs of all lengths, and where not all that are within the budget are accepted those of every second, fourth and so on, the
+    others too dear: what is compiled is less where lengths are multiples of each other, whose waves have as many tokens.
+    """
+    every = 1
+    while every == 1 or (accept is not any_lengths and len(costs) % every == 0):
+        yield [cost if at % every == 0 else budget + 1 for at, cost in enumerate(costs, 1)]
+        every *= 2
 
 
 def best_lengths(

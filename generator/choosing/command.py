@@ -38,7 +38,7 @@ class Found:
 
     def compile_seconds(self, choice: Choice) -> float:
         """Estimated processor seconds until all passes are compiled, where nothing is."""
-        waves = self.resolved.waves if choice is self.tried.now else self.waves
+        waves = self.resolved.waves if choice is self.tried.now else self.tried.waves
         return self.compiling.seconds(passes_of(self.resolved, choice.lengths, waves, choice.ragged_tokens))
 
 
@@ -53,7 +53,7 @@ def find(
     packer: Packer,
     window: float = 0.0,
     most_compile_seconds: float | None = None,
-    progress: Callable[[int], None] = lambda lines: None,
+    progress: Callable[[str], None] = lambda doing: None,
 ) -> Found:
     """The choice for a model on `target`, or on its manifest's first. Without a log it is the one that import writes, as many
     lengths as are worth their programs; else the quickest. `packer` is the runtime's. Raises ManifestError.
@@ -61,11 +61,13 @@ def find(
     file = manifest.load(manifests, model)
     name = target or next(iter(file.manifest.target))
     resolved = geometry.resolve(file, targets.load_board(manifests, name))
-    log = log_uniform(resolved.context) if workload is None else read(workload, progress)
+    log = (
+        log_uniform(resolved.context) if workload is None else read(workload, lambda count: progress(f"{count} lines"))
+    )
     source = "log-uniform lengths" if workload is None else workload.name
     require_usable(log, source if workload is None else str(workload), resolved.context, window)
     most = MOST_LENGTHS if most_lengths is None else most_lengths
-    search = Search(resolved, log, most, most_programs, packer, file.path, most_compile_seconds)
+    search = Search(resolved, log, most, most_programs, packer, file.path, most_compile_seconds, progress)
     if workload is None:
         tried = search.without_log(_chunks(file, resolved, resolved.prefill_chunk if chunk is None else chunk)[0])
     elif not window:

@@ -55,7 +55,7 @@ def alike(asked: Asked, times: Times, chunk: int) -> Asked:
 def worthwhile(choices: Sequence[Choice]) -> Choice:
     """Of choices by their number of lengths, the first after which one length more gains too little."""
     for choice, more in zip(choices, choices[1:]):
-        if more.seconds > (1 - WORTHWHILE) * choice.seconds:
+        if more.seconds >= (1 - WORTHWHILE) * choice.seconds:
             return choice
     return choices[-1]
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
+from generator.choosing.times import Times
+from generator.cost import Work, time_of
 from generator.geometry import Resolved
 from generator.matmuls import NoProgram
-from generator.pass_time import attention_time, microseconds, pass_time
+from generator.pass_time import attention_time, attention_works, microseconds, pass_time
 from generator.placement import Programs, choose_programs
 from generator.shapes import PassShape, enumerate_shapes
 from generator.tiles import tiles
@@ -46,10 +48,37 @@ class Prices:
         whole = self._pass(self._programs, shape, 0).seconds
         return whole - attention_time(self._resolved, self._programs, shape)
 
-    @cache
     def _attention(self, rows: int, tokens: int, squares: int) -> float:
-        shape = replace(self._own["ragged", rows, tokens], row_squares=squares)
-        return attention_time(self._resolved, self._programs, shape)
+        rates, total = self._resolved.board.rates, 0.0
+        for layers, work, growth in self._attentions(rows, tokens):
+            grown = replace(work, cycles=work.cycles + (squares - 1) * growth)
+            total += layers * time_of(grown, rates).seconds
+        return total
+
+    @cache
+    def _attentions(self, rows: int, tokens: int) -> tuple[tuple[int, Work, float], ...]:
+        """Layers, their work where the rows' tiles squared are one together, and the cycles by which it grows with each more."""
+        shape = self._own["ragged", rows, tokens]
+        one, two = (
+            attention_works(self._resolved, self._programs, replace(shape, row_squares=squares)) for squares in (1, 2)
+        )
+        return tuple((layers, work, more.cycles - work.cycles) for (layers, work), (_, more) in zip(one, two))
+
+    def times(self, found: Times, rows: int) -> Times:
+        """`found`, which are of passes of so many rows of any length, with those of the module's own lengths as it runs them."""
+        resolved = self._resolved
+        taken = {name: getattr(found, name).copy() for name in ("regular", "chunked", "growth", "tail")}
+        for length in resolved.lengths:
+            at = length // found.step - 1
+            if at >= len(found.lengths) or (rows > 1 and rows * length > resolved.wave_tokens):
+                continue
+            if rows == 1 or not resolved.ragged_tokens:
+                first, _, tail = self._line("single" if rows == 1 else "batched", rows, length)
+                taken["regular"][at], taken["tail"][at] = first + tail, tail
+            if not resolved.attention_soft_cap:
+                first, growth, tail = self._line("chunked" if rows == 1 else "chunked_batched", rows, length)
+                taken["chunked"][at], taken["growth"][at], taken["tail"][at] = first + tail, growth, tail
+        return replace(found, **taken)
 
     def is_row_by_row(self, variant: str, rows: int, tokens: int) -> bool:
         """Whether no program holds so large a wave, once it has been priced."""

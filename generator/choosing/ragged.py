@@ -8,7 +8,7 @@ then found by packing every call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,21 @@ Packer = Callable[[Mapping[tuple[int, int], float], int], Any]  # prices and blo
 
 @dataclass(frozen=True)
 class Together:
-    """Rows of a log that may share ragged waves: `lengths` of each call that has several, and which requests within the context
-    they are.
+    """Rows of a log that may share ragged waves: `lengths` of each call that has several, which requests within the context they
+    are, and how much each call stands for.
     """
 
     lengths: tuple[tuple[int, ...], ...]
     members: np.ndarray
+    weight: float = 1.0
+
+    def thinned(self, most: int) -> Together:
+        """At most so many of the calls, as evenly spread as there are, which stand for the tokens of all."""
+        every = -(-len(self.lengths) // most)
+        if every <= 1:
+            return self
+        kept = self.lengths[::every]
+        return replace(self, lengths=kept, weight=sum(map(sum, self.lengths)) / sum(map(sum, kept)))
 
 
 @dataclass(frozen=True)
@@ -69,10 +78,9 @@ def _waves_of(tokens: int, largest: int) -> Iterator[int]:
         yield rest
 
 
-def pack_all(shared: Together, resolved: Resolved, packer: Packer) -> Packed:
+def pack_all(shared: Together, prices: Prices, block_size: int, packer: Packer) -> Packed:
     """What all calls come to under the lengths and ragged waves of a model."""
-    prices = Prices(resolved)
-    packing = packer(prices.to_pack, resolved.block_size)
+    packing = packer(prices.to_pack, block_size)
     seconds, passes, computed = 0.0, 0, 0
     for lengths in shared.lengths:
         for (rows, tokens), members in packing.pack(lengths):
@@ -82,4 +90,5 @@ def pack_all(shared: Together, resolved: Resolved, packer: Packer) -> Packed:
                 seconds += prices.seconds("single", 1, tokens, 0, True)
             else:
                 seconds += prices.ragged(rows, tokens, [lengths[member] for member in members])
-    return Packed(seconds, passes, computed)
+    weight = shared.weight
+    return Packed(weight * seconds, round(weight * passes), round(weight * computed))

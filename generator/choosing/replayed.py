@@ -14,7 +14,7 @@ from generator.choosing.limits import trace_bytes
 from generator.choosing.prices import Prices
 from generator.choosing.rows import cut_each
 from generator.choosing.times import Times
-from generator.choosing.waves import calls_of
+from generator.choosing.waves import calls_within
 from generator.choosing.workload import Workload
 from generator.geometry import Resolved
 
@@ -68,7 +68,7 @@ def calls(log: Workload, resolved: Resolved, window: float, rows: int) -> Iterat
         weights = np.bincount(group.reshape(-1), log.weights[fits]).astype(np.int64)
         yield from (Calls(fits[[at]], int(weight)) for at, weight in zip(first, weights))
         return
-    numbers = calls_of(log.arrivals[fits], window, rows)
+    numbers = calls_within(log, resolved.context, window, rows)[fits]
     edges = np.flatnonzero(np.diff(numbers)) + 1
     yield from (Calls(part, 1) for part in np.split(fits, edges) if len(part))
 

@@ -12,7 +12,7 @@ from generator.choosing.rows import Rows
 from generator.geometry import Resolved
 from generator.matmuls import NoProgram
 from generator.pass_time import pass_time
-from generator.placement import choose_programs
+from generator.placement import Programs, choose_programs
 from generator.programs import keeps_rows_equal
 from generator.shapes import RAGGED_BLOCKS, PassShape, ragged_size, read_pages
 
@@ -71,8 +71,11 @@ def length_step(resolved: Resolved) -> int:
     return resolved.block_size if net is None else lcm(resolved.block_size, net.chunk)
 
 
-def times(resolved: Resolved, longest: int, rows: int = 1) -> Times:
-    """Of all legal lengths up to `longest`, in passes of so many rows; `regular` is 0 where no such pass has several rows."""
+def times(resolved: Resolved, longest: int, rows: int = 1, known: dict[int, Programs] | None = None) -> Times:
+    """Of all legal lengths up to `longest`, in passes of so many rows; `regular` is 0 where no such pass has several rows. `known` are
+    programs by the tokens of a pass, of which more are put there.
+    """
+    known = {} if known is None else known
     step, chunks = length_step(resolved), not resolved.attention_soft_cap
     lengths = np.arange(step, longest + 1, step)
     far = max(resolved.context // 2, 1)
@@ -82,10 +85,12 @@ def times(resolved: Resolved, longest: int, rows: int = 1) -> Times:
     for index, length in enumerate(lengths.tolist()):
         regular, chunk = (_shape(resolved, name, rows, length) for name in names)
         try:
-            programs = choose_programs(resolved, _of_size(resolved, rows * length))
+            if rows * length not in known:
+                known[rows * length] = choose_programs(resolved, _of_size(resolved, rows * length))
         except NoProgram:
             found[:2, index] = NEVER
             continue
+        programs = known[rows * length]
         if rows == 1 or not resolved.ragged_tokens:
             whole = pass_time(resolved, programs, regular)
             operations = max(operations, whole.operations)

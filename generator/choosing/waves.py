@@ -17,12 +17,13 @@ from generator.choosing.rows import cut_each
 from generator.choosing.times import Times, times
 from generator.choosing.workload import Workload
 from generator.geometry import Resolved
+from generator.placement import Programs
 
 
 @dataclass(frozen=True)
 class Groups:
     """Rows that could share passes: of each group (axis 0) how many have a rest of at most so many steps (axis 1), whether it is
-    chunked, the first positions of its first and last passes, and its whole chunks.
+    chunked, the first positions of its first and last passes, its whole chunks, and how many groups are as this one.
     """
 
     up_to: np.ndarray
@@ -30,6 +31,7 @@ class Groups:
     begin: np.ndarray
     start: np.ndarray
     whole: np.ndarray
+    weight: np.ndarray
     ideal_seconds: float
 
 
@@ -45,31 +47,65 @@ def calls_of(arrivals: np.ndarray, window: float, rows: int) -> np.ndarray:
     return found
 
 
+def calls_within(log: Workload, context: int, window: float, rows: int) -> np.ndarray:
+    """The same for the prompts of a log that fit the context; of the others, which are in no call, -1."""
+    fits = log.lengths <= context
+    calls = np.full(len(log.lengths), -1, dtype=np.int64)
+    calls[fits] = calls_of(log.arrivals[fits], window, rows)
+    return calls
+
+
 def groups_of(
-    log: Workload, resolved: Resolved, chunk: int, calls: np.ndarray, alone: Times, elsewhere: np.ndarray | None = None
+    log: Workload,
+    resolved: Resolved,
+    chunk: int,
+    calls: np.ndarray,
+    alone: Times,
+    elsewhere: np.ndarray | None = None,
+    every: int = 1,
 ) -> Groups:
     """The rows of a log's calls by what they must have in common to share passes; of those within the context, `elsewhere` marks the
-    ones that run in ragged waves and are in no group.
+    ones that run in ragged waves and are in no group. Of more calls than are to be looked at, one in `every` stands for the tokens
+    of all.
     """
     fits = log.lengths <= resolved.context
     rows = cut_each(log.lengths[fits], log.cached[fits], np.ones(int(fits.sum()), dtype=np.int64), resolved, chunk)
-    keys = np.stack([calls[fits], rows.begin, rows.start, rows.chunked.astype(np.int64)])
-    here = np.ones(keys.shape[1], dtype=bool) if elsewhere is None else ~elsewhere
-    distinct, group = np.unique(keys[:, here], axis=1, return_inverse=True)
-    counts = np.zeros((distinct.shape[1], chunk // alone.step + 1), dtype=np.int64)
-    np.add.at(counts, (group.reshape(-1), -(-rows.rest[here] // alone.step)), 1)
+    here = np.ones(len(rows.rest), dtype=bool) if elsewhere is None else ~elsewhere
+    scale = 1.0
+    if every > 1:
+        kept, tokens = here & (calls[fits] % every == 0), rows.start - rows.begin + rows.rest
+        scale, here = tokens[here].sum() / max(tokens[kept].sum(), 1), kept
+    keys = np.stack([rows.begin, rows.start, rows.chunked.astype(np.int64), -(-rows.rest // alone.step)])[:, here]
+    _, group, size = np.unique(
+        np.vstack([calls[fits][here], keys[:3]]), axis=1, return_inverse=True, return_counts=True
+    )
+    group = group.reshape(-1)
+    single = size[group] == 1
+    # Rows with nobody beside them are most: equal ones are one group, as often as there are such rows.
+    by_itself, weight = np.unique(keys[:, single], axis=1, return_counts=True)
+    shared, at = np.unique(group[~single], return_inverse=True)
+    count = by_itself.shape[1]
+    counts = np.zeros((count + len(shared), chunk // alone.step + 1), dtype=np.int64)
+    counts[np.arange(count), by_itself[3]] = 1
+    np.add.at(counts, (count + at, keys[3, ~single]), 1)
+    common = np.zeros((3, len(shared)), dtype=np.int64)
+    common[:, at] = keys[:3, ~single]
+    begin, start, chunked = np.concatenate([by_itself[:3], common], axis=1)
     ideal = float(alone.without_padding(rows, chunk).sum())
-    _, begin, start, chunked = distinct
-    return Groups(np.cumsum(counts, axis=1), chunked.astype(bool), begin, start, (start - begin) // chunk, ideal)
+    weights = scale * np.concatenate([weight, np.ones(len(shared), dtype=np.int64)])
+    return Groups(
+        np.cumsum(counts, axis=1), chunked.astype(bool), begin, start, (start - begin) // chunk, weights, ideal
+    )
 
 
 def wave_times(resolved: Resolved, longest: int) -> dict[int, Times]:
     """By rows: of every wave of the model, up to the longest length that it may have."""
-    found = {}
+    found: dict[int, Times] = {}
+    known: dict[int, Programs] = {}
     for rows in resolved.waves:
         most = longest if rows == 1 else min(longest, resolved.wave_tokens // rows)
         if most >= resolved.block_size:
-            found[rows] = times(resolved, most, rows)
+            found[rows] = times(resolved, most, rows, known)
     return found
 
 
@@ -99,46 +135,46 @@ def evaluate(groups: Groups, gaps: np.ndarray, lengths: tuple[int, ...], program
     return Choice(lengths, programs, float(seconds), groups.ideal_seconds, int(passes), int(computed))
 
 
-def gaps_of(groups: Groups, by_rows: Mapping[int, Times], chunk: int) -> np.ndarray:
+def gaps_of(
+    groups: Groups, by_rows: Mapping[int, Times], chunk: int, lengths: Sequence[int] | None = None
+) -> np.ndarray:
     """Seconds, passes and computed tokens (axis 0) of [below, end]: of the rows whose rest is more than `below` and at most `end`
-    steps, in passes of `end` steps, with their whole chunks.
+    steps, in passes of `end` steps, with their whole chunks. With `lengths` only of what lies between two of those.
     """
     step, last = by_rows[1].step, chunk // by_rows[1].step
     sizes = sorted(by_rows)
     most = int(groups.up_to[:, -1].max(initial=0))
     positions = groups.whole * groups.begin + chunk * groups.whole * (groups.whole - 1) / 2
     found = np.zeros((3, last + 1, last + 1))
-    for end in range(1, last + 1):
+    ends = range(1, last + 1) if lengths is None else [length // step for length in lengths]
+    before = dict(zip(ends, [0, *ends]))
+    for end in ends:
+        below = slice(0, end) if lengths is None else slice(before[end], before[end] + 1)
         fitting = [rows for rows in sizes if end <= len(by_rows[rows].lengths)]
         of_chunks = [rows for rows in fitting if last <= len(by_rows[rows].lengths)]
         for several, usable in ((False, fitting), (True, of_chunks)):
             chosen = (groups.whole > 0) == several
-            if not chosen.any():
+            up_to = groups.up_to[chosen]
+            rows = up_to[:, end, None] - up_to[:, below]
+            there = rows.any(axis=1)
+            if not there.any():
                 continue
+            chosen, rows = np.flatnonzero(chosen)[there], rows[there]
             used = _used(most, usable)
-            tokens = used @ np.array(usable)
-            at = np.array(
-                [
-                    [getattr(by_rows[rows], name)[end - 1] for name in ("regular", "chunked", "growth")]
-                    for rows in usable
-                ]
-            )
+            waves, tokens = used.sum(axis=1), used @ np.array(usable)
+            names = ("regular", "chunked", "growth")
+            at = np.array([[getattr(by_rows[one], name)[end - 1] for name in names] for one in usable])
             regular, chunked, growth = (used @ at).T
-            whole = groups.whole[chosen]
+            is_chunked, start = groups.chunked[chosen, None], groups.start[chosen, None]
+            whole, weight = groups.whole[chosen, None], groups.weight[chosen]
+            seconds = np.where(is_chunked, chunked[rows] + start * growth[rows], regular[rows])
             if several:
-                ends = [(by_rows[one].chunked - by_rows[one].tail, by_rows[one].growth) for one in usable]
-                bodies, grows = (used @ np.array([part[last - 1] for part in parts]) for parts in zip(*ends))
-            for below in range(end):
-                rows = groups.up_to[chosen, end] - groups.up_to[chosen, below]
-                passes = used.sum(axis=1)[rows]
-                seconds = np.where(
-                    groups.chunked[chosen], chunked[rows] + groups.start[chosen] * growth[rows], regular[rows]
-                )
-                if several:
-                    seconds = seconds + whole * bodies[rows] + positions[chosen] * grows[rows]
-                found[0, below, end] += seconds.sum()
-                found[1, below, end] += (passes * (whole + 1)).sum()
-                found[2, below, end] += (tokens[rows] * (whole * chunk + end * step)).sum()
+                of_whole = [(by_rows[one].chunked - by_rows[one].tail, by_rows[one].growth) for one in usable]
+                bodies, grows = (used @ np.array([part[last - 1] for part in parts]) for parts in zip(*of_whole))
+                seconds += whole * bodies[rows] + positions[chosen, None] * grows[rows]
+            found[0, below, end] += weight @ seconds
+            found[1, below, end] += weight @ (waves[rows] * (whole + 1))
+            found[2, below, end] += weight @ (tokens[rows] * (whole * chunk + end * step))
     return found
 
 

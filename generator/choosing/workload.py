@@ -59,13 +59,20 @@ class Workload:
     arrivals: np.ndarray | None
     empty: int
     has_prefixes: bool
+    back_in_time: int | None = None  # the first line whose prompt arrives before the one above it
 
 
 def require_usable(log: Workload, name: str, context: int, window: float) -> None:
-    """Refuse a log that tells no time where a window is asked for, and one without a prompt that fits. Raises ManifestError."""
+    """Refuse a log that tells no time, or not in its order, where a window is asked for, and one without a prompt that fits. Raises
+    ManifestError.
+    """
     if window and log.arrivals is None:
         rule = "is asked to be seen as it arrives, and the log says nothing of time"
         raise ManifestError([Diagnostic(name, None, "--window", str(window), rule, "leave it out")])
+    if window and log.back_in_time is not None:
+        rule = "is asked to be seen as it arrives, and this request arrives before the one above it"
+        hint = "sort the log by time, or leave the window out"
+        raise ManifestError([Diagnostic(name, log.back_in_time, "--window", str(window), rule, hint)])
     if not (log.lengths <= context).any():
         rule = f"holds no prompt of at most {context} tokens, the context of the module"
         raise ManifestError([Diagnostic(name, None, "", "", rule, "give a log that the model can serve")])
@@ -101,6 +108,12 @@ class _Log:
     per_second: int = 1
     empty: int = 0
     has_prefixes: bool = False
+    back_in_time: int | None = None
+
+    def arrive(self, line: int, time: int | float) -> None:
+        if self.back_in_time is None and self.times and time < self.times[-1]:
+            self.back_in_time = line
+        self.times.append(time)
 
     def workload(self) -> Workload:
         if not self.lengths:
@@ -111,7 +124,7 @@ class _Log:
         if self.times is not None:
             times = np.array(self.times)  # subtracted as they are: integers lose nothing
             arrivals = (times - times[0]) / float(self.per_second)
-        return Workload(lengths, cached, weights, arrivals, self.empty, self.has_prefixes)
+        return Workload(lengths, cached, weights, arrivals, self.empty, self.has_prefixes, self.back_in_time)
 
 
 def _refuse(path: Path, line: int | None, key: str, value: str, rule: str, hint: str) -> ManifestError:
@@ -212,7 +225,7 @@ def _read_log(
         log.lengths.append(tokens)
         log.weights.append(1)
         if time is not None:
-            log.times.append(time)
+            log.arrive(line, time)
 
 
 def _read_histogram(
@@ -318,7 +331,7 @@ def _read_objects(log: _Log, lines: Iterator[str], skipped: int) -> None:
         log.weights.append(1)
         log.cached.append(min(common, tokens // HASHED_TOKENS) * HASHED_TOKENS)  # only whole blocks are ever in a cache
         if time is not None:
-            log.times.append(time)
+            log.arrive(line, time)
 
 
 def _object(path: Path, line: int, text: str) -> dict[str, object]:

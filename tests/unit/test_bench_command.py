@@ -76,15 +76,41 @@ def test_seconds_are_those_of_the_passes(tmp_path: Path) -> None:
     assert powers["modelled_seconds"] == pytest.approx(3 * short + long, rel=1e-9)
 
 
-def test_a_replay_agrees_with_the_choice_about_the_modules_own_lengths(tmp_path: Path) -> None:
-    """Two ways to the same seconds: by the planner pass by pass, and by sums over gaps between lengths."""
-    log = tmp_path / "log.csv"
-    log.write_text("ContextTokens\n1\n128\n129\n2048\n2049\n30000\n32768\n")
-    _, own, _ = replayed("--workload", log)
-    result = CliRunner().invoke(main, ["shapes", MODEL, "--target", TARGET, "--workload", str(log), "--json"])
-    now = json.loads(result.stdout)["now"]
-    assert (own["passes"], own["computed_tokens"], own["refused"]) == (now["passes"], now["computed_tokens"], 0)
-    assert own["modelled_seconds"] == pytest.approx(now["modelled_seconds"], rel=1e-4)
+@pytest.mark.parametrize("model, target", [(MODEL, TARGET), ("gemma-3-1b", "n150"), ("qwen3.5-9b", "p150")])
+@pytest.mark.parametrize("window", [0, 1])
+def test_a_replay_agrees_with_the_choice_about_the_modules_own_lengths(
+    tmp_path: Path, model: str, target: str, window: int
+) -> None:
+    """Two ways to the same seconds: by the planner pass by pass, and by sums over gaps between lengths. Prompts over the context arrive
+    too: first of a call, within it, and so that a call would be full with them.
+    """
+    path = tmp_path / "log.jsonl"
+    lengths = (
+        400000,
+        1,
+        128,
+        129,
+        2048,
+        400000,
+        2049,
+        30000,
+        24000,
+        70,
+        70,
+        2100,
+        2100,
+        2100,
+        400000,
+        *[50, 5000] * 20,
+    )
+    rows = ({"timestamp": 400 * (at // 9), "input_length": length} for at, length in enumerate(lengths))
+    path.write_text("\n".join(map(json.dumps, rows)))
+    asked = (model, "--target", target, "--workload", str(path), "--window", str(window), "--json")
+    bench, choice = (CliRunner().invoke(main, [command, *asked]) for command in ("bench", "shapes"))
+    own, now = json.loads(bench.stdout)["policies"][0], json.loads(choice.stdout)["now"]
+    assert (own["passes"], own["computed_tokens"]) == (now["passes"], now["computed_tokens"])
+    assert own["refused"] == json.loads(choice.stdout)["refused"] > 2
+    assert own["modelled_seconds"] == pytest.approx(now["modelled_seconds"], rel=1e-9)
 
 
 def test_powers_of_two_refuse_a_prompt_whose_padding_reaches_past_the_table(tmp_path: Path) -> None:
@@ -256,3 +282,22 @@ def test_labels_of_near_lengths_do_not_overlap() -> None:
     assert len(spans) == len(lengths)
     for index, (row, x, half) in enumerate(spans):
         assert all(abs(x - other) >= half + wide for y, other, wide in spans[:index] if y == row)
+
+
+def test_both_files_are_looked_at_before_anything_is_replayed_or_written(log: Path, tmp_path: Path) -> None:
+    plot, folder = tmp_path / "plot.svg", tmp_path / "folder"
+    folder.mkdir()
+    refused = run("--workload", log, "--svg", plot, "--html", folder)
+    assert refused.exit_code == 2 and f"{folder}: is there and no file" in refused.output
+    assert not plot.exists()
+    (tmp_path / "file").touch()
+    refused = run("--workload", log, "--svg", plot, "--html", tmp_path / "file" / "page.html")
+    assert refused.exit_code == 2 and "is no folder that can be written" in refused.output and not plot.exists()
+
+
+def test_a_link_is_written_through(log: Path, tmp_path: Path) -> None:
+    plot, link = tmp_path / "plot.svg", tmp_path / "link.svg"
+    plot.write_text("old")
+    link.symlink_to(plot)
+    assert run("--workload", log, "--svg", link).exit_code == 0
+    assert link.is_symlink() and plot.read_text().startswith("<svg")

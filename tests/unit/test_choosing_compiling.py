@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generator import catalog, geometry, manifest, targets
-from generator.choosing.choose import best_lengths
+from generator.choosing.choose import any_lengths, best_lengths, grids
 from generator.choosing.compiling import Compiling, compiling, passes_of
 from generator.shapes import enumerate_shapes
 
@@ -82,3 +82,23 @@ def test_what_is_not_accepted_is_not_chosen_and_the_best_of_the_rest_is(instance
         if legal:
             assert seconds(chosen[count]) == pytest.approx(min(map(seconds, legal)), rel=1e-12)
             assert dict(found)[chosen[count]] == programs(chosen[count]) <= limit
+
+
+def test_lengths_that_are_multiples_of_each_other_are_tried_where_not_all_are_accepted() -> None:
+    """Waves of 2 and 4 rows: 32, 64 and 128 have passes of five numbers of tokens together, where three others may have nine."""
+    assert list(grids([3, 3, 2, 2], 9, any_lengths)) == [[3, 3, 2, 2]]
+    costs = list(grids([3, 3, 2, 2], 9, lambda lengths: True))
+    assert costs == [[3, 3, 2, 2], [10, 3, 10, 2], [10, 10, 10, 2]]
+    # 96 serves a little better than 64, and has no wave with as many tokens as one of the others.
+    gaps = np.array([[0.0, 1.0, 2.0, 1.0, 4.0]] * 5)
+    gaps[2, 4] = gaps[3, 4] = 1.5
+
+    def sizes(lengths: tuple[int, ...]) -> int:
+        return len({rows * length for length in lengths for rows in (1, 2, 4)})
+
+    def chosen(most: int) -> list[tuple[int, ...]]:
+        accept = lambda lengths: sizes(lengths) <= most  # noqa: E731
+        found = [one for grid in grids([1] * 4, 9, accept) for one in best_lengths(gaps, STEP, grid, 2, 9, accept)]
+        return [lengths for lengths, _ in found if len(lengths) == 2]
+
+    assert chosen(6)[0] == (96, 128) and chosen(4) == [(64, 128)]

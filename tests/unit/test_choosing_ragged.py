@@ -127,7 +127,7 @@ def test_calls_come_to_what_the_runtimes_planner_makes_of_them(calls: list[list[
                 if shape.variant == "ragged"
                 else prices.seconds("single", 1, shape.tokens, 0, True)
             )
-    found = pack_all(Together(tuple(map(tuple, calls)), np.array([])), numbers, Packer)
+    found = pack_all(Together(tuple(map(tuple, calls)), np.array([])), prices, numbers.block_size, Packer)
     assert (found.passes, found.computed) == (passes, computed)
     assert found.seconds == pytest.approx(seconds, rel=1e-12)
 
@@ -140,3 +140,19 @@ def test_times_of_ragged_waves_are_those_of_their_passes(model) -> None:
         assert found.regular[at] == pytest.approx(
             pass_time(model, choose_programs(model, shapes), shape).seconds, rel=0.02
         )
+
+
+def test_some_of_the_calls_stand_for_the_tokens_of_all() -> None:
+    calls = tuple((100 + 10 * number, 20) for number in range(10))
+    whole = Together(calls, np.array([]))
+    assert whole.thinned(10) is whole
+    some = whole.thinned(4)
+    assert some.lengths == calls[::3]
+    assert some.weight == sum(map(sum, calls)) / sum(map(sum, calls[::3]))
+    numbers = planning.resolve(planning.manifest(CONTEXT, 512, 4096, LENGTHS, 64 * CONTEXT // 32, SIZES))
+    prices = Prices(numbers)
+    every = [pack_all(Together((call,), np.array([])), prices, numbers.block_size, Packer) for call in calls[::3]]
+    found = pack_all(some, prices, numbers.block_size, Packer)
+    assert found.seconds == pytest.approx(some.weight * sum(one.seconds for one in every), rel=1e-12)
+    assert found.passes == round(some.weight * sum(one.passes for one in every))
+    assert found.computed == round(some.weight * sum(one.computed for one in every))

@@ -56,6 +56,11 @@ def test_a_measured_figure_is_its_median_and_says_where_it_misses_its_limit() ->
         readme.measured({"figures": record["figures"][:-1]})
 
 
+def test_a_text_without_both_marks_is_refused_whole() -> None:
+    with pytest.raises(ValueError, match="lacks the marks of measured figures"):
+        readme.with_tables("<!-- measured figures, by python -m benchmarks.readme -->\n", readme.MEASURED, "new")
+
+
 def test_a_table_takes_the_place_between_its_own_marks() -> None:
     text = readme.README.read_text(encoding="utf-8")
     made = readme.with_tables(text, readme.MEASURED, "new")

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from generator import catalog, geometry, manifest, targets
 from generator.choosing.compiling import compiling
+from generator.choosing.default import WORTHWHILE
 from generator.cli import main
 from generator.choosing.writing import rewritten
 from generator.shapes import enumerate_shapes
@@ -121,7 +122,8 @@ def test_choices_are_compiled_within_the_limit(bursts: Path, way: str) -> None:
     limit = 0.7 * free["compile_seconds"]
     found = chosen(*options, "--max-compile-seconds", limit)
     assert all(one["compile_seconds"] <= limit for one in found["by_number_of_lengths"])
-    assert found["compile_seconds"] <= limit and found["modelled_seconds"] > free["modelled_seconds"]
+    assert found["compile_seconds"] <= limit and found["modelled_seconds"] >= free["modelled_seconds"]
+    assert found["modelled_seconds"] > free["modelled_seconds"] or len(found["waves"]) < len(free["waves"])
     assert len(found["lengths"]) <= len(free["lengths"])
     assert len(found["ragged_tokens"]) <= len(free["ragged_tokens"])
 
@@ -249,7 +251,7 @@ def test_a_limit_that_no_choice_meets_names_the_smallest_that_can(log: Path) -> 
     assert chosen("--workload", log, "--max-programs", least, "--chunk", 2048)["lengths"] == [2048]
     assert run("--workload", log, "--max-programs", least - 1, "--chunk", 2048).exit_code == 2
     of_any_chunk = int(run("--workload", log, "--max-programs", 1).output.rsplit(" ", 1)[1])
-    assert of_any_chunk < least  # a longer chunk has fewer waves
+    assert of_any_chunk == least == 3  # one length, from the start and as a chunk, and one ragged wave
     assert run("--workload", log, "--max-programs", of_any_chunk).exit_code == 0
     assert run("--workload", log, "--max-programs", of_any_chunk - 1).exit_code == 2
 
@@ -274,3 +276,60 @@ def test_a_log_that_nothing_can_be_chosen_for_is_refused(tmp_path: Path, text: s
 def test_a_chunk_that_the_manifest_could_not_have_is_refused(log: Path, chunk: int, words: str) -> None:
     result = run("--workload", log, "--chunk", chunk)
     assert result.exit_code == 2 and words in result.output
+
+
+def test_lengths_are_weighed_against_waves_under_a_limit(bursts: Path) -> None:
+    """No limit makes a choice two hundredths slower than what some chunk, or no waves at all, would allow."""
+    for limit in (5, 8, 12, 20):
+        best = chosen("--workload", bursts, "--max-programs", limit)["modelled_seconds"]
+        for chunk in (1024, 2048):
+            named = chosen("--workload", bursts, "--max-programs", limit, "--chunk", chunk)
+            assert best <= named["modelled_seconds"] / (1 - WORTHWHILE) and named["programs"] <= limit
+        few = chosen("--workload", bursts, "--max-programs", limit, "--max-lengths", limit // 2, "--chunk", 2048)
+        assert best <= few["modelled_seconds"] / (1 - WORTHWHILE)
+        if limit >= 12:
+            assert len(few["waves"]) < len(chosen("--workload", bursts)["waves"])
+
+
+def pairs(tmp_path: Path, prompts: int, tokens: tuple[int, int]) -> Path:
+    """Two prompts at a time, many seconds from the next two."""
+    path = tmp_path / "pairs.jsonl"
+    rows = ({"timestamp": 60000 * at, "input_length": length} for at in range(prompts) for length in tokens)
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+@pytest.mark.parametrize("delay", [(), ("--most-delay", 0)])
+def test_rows_that_do_not_share_a_wave_after_all_have_their_lengths(tmp_path: Path, delay: tuple) -> None:
+    """Where packing is no gain, or not allowed, what arrives together is served as quickly as each prompt by itself."""
+    path = pairs(tmp_path, 40, (500, 40))
+    options = ("--workload", path, "--chunk", 2048)
+    alone, together = chosen(*options), chosen(*options, "--window", 1, *delay)
+    assert together["modelled_seconds"] <= alone["modelled_seconds"] * (1 + 1e-9)
+    assert together["modelled_seconds"] <= together["now"]["modelled_seconds"]
+    seconds = [one["modelled_seconds"] for one in together["by_number_of_lengths"]]
+    assert seconds == sorted(seconds, reverse=True)
+
+
+def test_where_nothing_arrives_together_one_ragged_wave_is_enough(tmp_path: Path) -> None:
+    path = tmp_path / "apart.csv"
+    times = (f"2023-11-16 {at // 60:02d}:{at % 60:02d}:00,{1 + 97 * at % 2000}" for at in range(200))
+    path.write_text("TIMESTAMP,ContextTokens\n" + "\n".join(times))
+    found = chosen("--workload", path, "--window", 1, "--chunk", 2048)
+    assert len(found["ragged_tokens"]) == 1 and len(found["lengths"]) > 4
+    alone = chosen("--workload", path, "--chunk", 2048)
+    assert found["modelled_seconds"] == pytest.approx(alone["modelled_seconds"], rel=0.01)
+
+
+def test_a_window_over_a_log_that_goes_back_in_time_is_refused_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "back.jsonl"
+    path.write_text("\n".join(f'{{"timestamp": {time}, "input_length": 100}}' for time in (0, 5000, 1, 2)))
+    refused = run("--workload", path, "--window", 1)
+    assert refused.exit_code == 2 and f"{path}:3: --window = 1.0" in refused.output
+    assert run("--workload", path, "--chunk", 2048).exit_code == 0
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1", "x"])
+def test_a_time_to_compile_that_is_none_is_refused(log: Path, seconds: str) -> None:
+    refused = run("--workload", log, "--max-compile-seconds", seconds)
+    assert refused.exit_code == 2 and "--max-compile-seconds" in refused.output

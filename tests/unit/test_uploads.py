@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -43,9 +44,16 @@ def test_a_pass_takes_its_copies_beside_its_operations() -> None:
     resolved = geometry.resolve(
         manifest.load(catalog.BUILT_IN, "smollm2-135m"), targets.load_board(catalog.BUILT_IN, "n150")
     )
-    rates = resolved.board.rates
     for shape, time in pass_times(resolved, enumerate_shapes(resolved)).items():
-        copies = upload_bytes(resolved, shape)
-        seconds = len(copies) * rates.upload_seconds + sum(copies) / rates.upload_bytes_per_second
-        assert time.upload == pytest.approx(upload_seconds(resolved, shape)) == pytest.approx(seconds)
+        assert time.upload == upload_seconds(resolved, shape)
         assert time.seconds == time.without_tail + time.tail == time.upload + time.body + time.tail
+
+
+def test_copies_take_a_call_each_and_their_bytes_the_bus() -> None:
+    """224 tokens and positions, 7 blocks, 32 last rows: four copies of 1,948 bytes together."""
+    resolved = geometry.resolve(
+        manifest.load(catalog.BUILT_IN, "smollm2-135m"), targets.load_board(catalog.BUILT_IN, "n150")
+    )
+    rates = replace(resolved.board.rates, upload_seconds=0.25, upload_bytes_per_second=1000.0)
+    slow = replace(resolved, board=replace(resolved.board, rates=rates))
+    assert upload_seconds(slow, enumerate_shapes(slow)[0]) == pytest.approx(1 + 1.948)
