@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from math import gcd
+from typing import TYPE_CHECKING
 
-from generator.matmuls import FIDELITY_PASSES, PRODUCT_CYCLES, NoProgram, fidelity
+from generator.matmuls import FIDELITY_PASSES, NoProgram, fidelity
 from generator.tiles import TILE, TILE_BYTES, tiles
 
-SOFTMAX_CYCLES = 300  # unverified: maximum, exponential, sum and rescaling of a tile of scores
+if TYPE_CHECKING:
+    from generator.targets import CoreRates
+
 ATTENTION_CHUNKS = (256, 128, 64, 32)
 
 
@@ -57,6 +60,7 @@ def attention_bytes(
 
 
 def attention_cycles(
+    rates: CoreRates,
     choice: Attention,
     row_squares: int,
     tokens: int,
@@ -75,8 +79,8 @@ def attention_cycles(
     units = query_heads * (tokens // choice.query_chunk)
     busiest = -(-units // (grid[0] * grid[1]))
     keys = tiles(behind) + (row_squares / tiles(tokens) + query) / 2
-    products = 2 * depth * PRODUCT_CYCLES * FIDELITY_PASSES[fidelity(key_value_dtype)]
-    return busiest * query * keys * (products + SOFTMAX_CYCLES)
+    products = 2 * depth * rates.product_cycles * FIDELITY_PASSES[fidelity(key_value_dtype)]
+    return busiest * query * keys * (products + rates.softmax_cycles)
 
 
 @cache

@@ -109,7 +109,7 @@ def _work(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tuple[Wor
     operands = [*call["inputs"], *call["outputs"]]
     if call["call"] == "ttnn.scatter":
         target, index = (operand["shape"] for operand in call["inputs"][:2])
-        cycles = scatter_cycles(prod(target[:-1]), target[-1], index[-1], call["cores"])
+        cycles = scatter_cycles(resolved.board.rates.core, prod(target[:-1]), target[-1], index[-1], call["cores"])
         return Work(_in_dram(operands), cycles=cycles), Ideal()
     if call["operation"].startswith("PagedFillCache"):  # reads the tokens, writes as many into the cache it was given
         source = call["inputs"][1]
@@ -131,7 +131,7 @@ def _experts(shape: Mapping[str, Any], resolved: Resolved) -> tuple[Work, Ideal]
     hidden, width = tiles(resolved.hidden), tiles(mixture.intermediate)
     weights = seen * expert_bytes(hidden, width, chosen, resolved.dtypes.experts)
     moved = 2 * tile_rows * hidden * TILE_BYTES["bfloat16"]
-    cycles = expert_cycles(hidden, width, tile_rows, chosen, resolved.dtypes.experts)
+    cycles = expert_cycles(resolved.board.rates.core, hidden, width, tile_rows, chosen, resolved.dtypes.experts)
     flops = 6 * tokens * mixture.per_token * resolved.hidden * mixture.intermediate / chosen.parts
     rate = resolved.board.rates.peak_flops[fidelity(resolved.dtypes.experts).lower()]
     return Work(weights + moved, cycles=cycles), Ideal(weights, flops / rate)
@@ -155,7 +155,9 @@ def _matmul(call: Call, resolved: Resolved) -> tuple[Work, Ideal]:
     items = prod(weight["shape"][:-2])  # one after another, where each has a matrix of its own
     rows = tiles(prod(left["shape"][:-1]) // items)
     inner, columns = tiles(left["shape"][-1]), tiles(prod(weight["shape"][-2:]) // left["shape"][-1])
-    cycles = items * program_cycles(_program(call["program"]), rows, inner, columns, weight["dtype"])
+    cycles = items * program_cycles(
+        resolved.board.rates.core, _program(call["program"]), rows, inner, columns, weight["dtype"]
+    )
     flops = 2 * items * rows * inner * columns * TILE**3
     rate = resolved.board.rates.peak_flops[fidelity(weight["dtype"]).lower()]
     work = Work(_in_dram([*call["inputs"], *call["outputs"]]), cycles=cycles)
@@ -186,6 +188,7 @@ def _attention(call: Call, shape: Mapping[str, Any], resolved: Resolved) -> tupl
     sliding = resolved.layer_kinds[call["layer"] or 0] == "sliding"
     behind = min(before, resolved.window_reach) if sliding else before
     cycles = attention_cycles(
+        resolved.board.rates.core,
         Attention(query_chunk, key_chunk),
         shape["rows"] * tiles(shape["tokens"]) ** 2,
         shape["rows"] * shape["tokens"],

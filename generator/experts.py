@@ -9,9 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from math import lcm
+from typing import TYPE_CHECKING
 
-from generator.matmuls import FIDELITY_PASSES, PRODUCT_CYCLES, NoProgram, divisors, fidelity
+from generator.matmuls import FIDELITY_PASSES, NoProgram, divisors, fidelity
 from generator.tiles import TILE, TILE_BYTES
+
+if TYPE_CHECKING:
+    from generator.targets import CoreRates
 
 BLOCK_ROWS = 8  # tile rows of tokens that the operation works on at a time
 DESTINATION_TILES = 8  # of bfloat16, which is how it accumulates
@@ -21,7 +25,6 @@ MOST_PUBLISHED = 1024
 MOST_EXPERTS, WHY_SO_FEW = 256, "a longer row of counts does not survive its way from tiles to rows"
 MOST_ROUTED_TOKENS = 8192  # of a pass: tiles of one expert's tokens are exact in bfloat16 up to 256
 WIDEST_HIDDEN = 8192  # eight destination registers of 1024 values, in which a token's experts are summed
-INDEX_CYCLES = 10  # unverified: a few loads, compares and a store of a data-movement core
 NARROWEST = 2 * TILE  # of an expert: one tile for each of two columns of cores
 
 
@@ -120,12 +123,12 @@ def expected_tiles(tokens: int, experts: Experts) -> tuple[float, float]:
     return seen, tokens * experts.per_token / TILE + seen / 2
 
 
-def expert_cycles(hidden: int, width: int, tile_rows: float, cut: ExpertCut, dtype: str) -> float:
+def expert_cycles(rates: CoreRates, hidden: int, width: int, tile_rows: float, cut: ExpertCut, dtype: str) -> float:
     """Modelled cycles of the busiest core for `tile_rows` through a part: three products of hidden x part of the width."""
     part = width // cut.parts
     gate_up = 2 * -(-hidden // cut.lines) * -(-part // cut.columns)
     down = part * -(-hidden // (cut.columns * cut.lines))
-    return tile_rows * (gate_up + down) * PRODUCT_CYCLES * FIDELITY_PASSES[fidelity(dtype)]
+    return tile_rows * (gate_up + down) * rates.product_cycles * FIDELITY_PASSES[fidelity(dtype)]
 
 
 def expert_bytes(hidden: int, width: int, cut: ExpertCut, dtype: str) -> int:
@@ -133,6 +136,6 @@ def expert_bytes(hidden: int, width: int, cut: ExpertCut, dtype: str) -> int:
     return 3 * hidden * (width // cut.parts) * TILE_BYTES[dtype]
 
 
-def scatter_cycles(rows: int, columns: int, written: int, cores: int) -> float:
+def scatter_cycles(rates: CoreRates, rows: int, columns: int, written: int, cores: int) -> float:
     """A row belongs to one core, which copies its columns and looks at every index, one after another."""
-    return INDEX_CYCLES * -(-rows // max(1, min(rows, cores))) * (columns + written)
+    return rates.index_cycles * -(-rows // max(1, min(rows, cores))) * (columns + written)

@@ -11,8 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from itertools import product
+from typing import TYPE_CHECKING
 
 from generator.tiles import TILE_BYTES
+
+if TYPE_CHECKING:
+    from generator.targets import CoreRates
 
 ACCUMULATOR_TILE_BYTES = 4096  # partial sums stay in float32 (fp32_dest_acc_en with packer_l1_acc)
 SUBBLOCK_TILES = 4  # destination registers left in float32 accumulation
@@ -22,15 +26,7 @@ WIDEST_INNER_BLOCK = 8  # tiles of the inner dimension fetched at a time: more g
 MINIMAL_SUBBLOCKS = ((1, 4), (2, 2), (4, 1), (1, 2), (2, 1), (1, 1))  # packed tile by tile, so any form will do
 PAIRS, RESIDUAL = "pairs", "residual"  # what a minimal matmul may fuse: silu(gate) * up, or the residual's sum
 
-# Cycles of one core. A product of two tiles is 2 x 32^3 operations at 4,096 a cycle, once for each pass of the fidelity; a
-# subblock of one tile keeps the matrix unit half as busy as one of four, since every operand is unpacked for each product.
-PRODUCT_CYCLES = 16
-FIDELITY_PASSES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
-SUBBLOCK_EFFICIENCY = {1: 0.5, 2: 0.75, 3: 0.9, 4: 1.0}  # unverified
-PACK_CYCLES = 64  # a tile of float32 partial sums at 64 bytes a cycle
-NETWORK_BYTES = 32  # a cycle into one core: Wormhole's; Blackhole's network is wider
-STEP_CYCLES = 1000  # unverified: semaphores and the latency of one multicast, about a microsecond
-
+FIDELITY_PASSES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}  # of the matrix unit over a product of two tiles
 NEVER = (float("inf"), 0)  # cycles and bytes of no configuration
 
 
@@ -117,20 +113,20 @@ class _Core:
     network work at the same time, so the slowest counts; each step also costs one hand-shake between the cores.
     """
 
-    def __init__(self, rows: int, columns: int, inner: int, weight_dtype: str) -> None:
-        self.rows, self.columns, self.inner = rows, columns, inner
+    def __init__(self, rates: CoreRates, rows: int, columns: int, inner: int, weight_dtype: str) -> None:
+        self.rates, self.rows, self.columns, self.inner = rates, rows, columns, inner
         tiles = rows * columns
-        self._multiply = tiles * inner * PRODUCT_CYCLES * FIDELITY_PASSES[fidelity(weight_dtype)]
-        self._pack = tiles * PACK_CYCLES
+        self._multiply = tiles * inner * rates.product_cycles * FIDELITY_PASSES[fidelity(weight_dtype)]
+        self._pack = tiles * rates.pack_cycles
         self._left, self._right = rows * TILE_BYTES["bfloat16"], columns * TILE_BYTES[weight_dtype]
 
     def cycles(self, block_rows: int, block_columns: int, inner_block: int, subblock_tiles: int) -> float:
         """Modelled, in blocks that divide the core's tiles."""
         row_blocks, column_blocks = self.rows // block_rows, self.columns // block_columns
         steps = self.inner // inner_block
-        fetch = self.inner * (self._left * column_blocks + self._right * row_blocks) / NETWORK_BYTES
-        busy = max(self._multiply / SUBBLOCK_EFFICIENCY[subblock_tiles], self._pack * steps, fetch)
-        return busy + row_blocks * column_blocks * steps * STEP_CYCLES
+        fetch = self.inner * (self._left * column_blocks + self._right * row_blocks) / self.rates.multicast_bytes
+        busy = max(self._multiply / self.rates.subblock_efficiency[subblock_tiles - 1], self._pack * steps, fetch)
+        return busy + row_blocks * column_blocks * steps * self.rates.step_cycles
 
 
 def _subblocks(block_rows: int, block_columns: int) -> list[tuple[int, int]]:
@@ -164,6 +160,7 @@ def _inner_blocks(inner_tiles: int) -> list[int]:
 
 @cache
 def choose_matmul(
+    rates: CoreRates,
     token_tiles: int,
     inner_tiles: int,
     output_tiles: int,
@@ -183,7 +180,7 @@ def choose_matmul(
     inner_blocks = [block for block in _inner_blocks(inner_tiles) if inner_block in (None, block)]
     best, least = None, NEVER
     for form, grid_columns, grid_rows, core_rows, core_columns in _layouts(token_tiles, output_tiles, grid):
-        core = _Core(core_rows, core_columns, inner_tiles, weight_dtype)
+        core = _Core(rates, core_rows, core_columns, inner_tiles, weight_dtype)
         for block_rows in divisors(core_rows):
             for block_columns in divisors(core_columns):
                 step, rest = _matmul_bytes(
@@ -236,6 +233,7 @@ def _minimal_bytes(
 
 @cache
 def choose_minimal_matmul(
+    rates: CoreRates,
     token_tiles: int,
     inner_tiles: int,
     output_tiles: int,
@@ -268,7 +266,9 @@ def choose_minimal_matmul(
         inner = _deepest(inner_blocks, each, rest, l1_bytes)
         if inner is not None:
             whole = _in_blocks(core_rows, block_rows), _in_blocks(core_columns, block_columns)
-            cycles = _Core(*whole, inner_tiles, weight_dtype).cycles(block_rows, block_columns, inner, rows * columns)
+            cycles = _Core(rates, *whole, inner_tiles, weight_dtype).cycles(
+                block_rows, block_columns, inner, rows * columns
+            )
             if (cycles, inner * each + rest) < least:
                 best = MinimalMatmul(*grid, block_rows, inner, block_columns, rows, columns)
                 least = cycles, inner * each + rest
@@ -300,6 +300,7 @@ def minimal_shares(token_tiles: int, output_tiles: int, grid: tuple[int, int], f
 
 
 def program_cycles(
+    rates: CoreRates,
     choice: Matmul | MinimalMatmul,
     token_tiles: int,
     inner_tiles: int,
@@ -315,5 +316,5 @@ def program_cycles(
         grid = (choice.grid_columns, choice.grid_rows)
         shares = minimal_shares(token_tiles, output_tiles, grid, fused)
         core_rows, core_columns = _in_blocks(shares[0], rows), _in_blocks(shares[1], columns)
-    core = _Core(core_rows, core_columns, inner_tiles, weight_dtype)
+    core = _Core(rates, core_rows, core_columns, inner_tiles, weight_dtype)
     return core.cycles(rows, columns, choice.inner_block, choice.subblock_rows * choice.subblock_columns)

@@ -54,7 +54,7 @@ def pass_time(resolved: Resolved, programs: Programs, shape: PassShape, start: i
     rates, size = resolved.board.rates, shape.token_tiles
     roles = {role.name: role for role in kinds.layer_matmuls(resolved)}
     cycles = {
-        name: program_cycles(programs.matmuls[name, size], *role.sides(size), role.weight_dtype, role.fused)
+        name: program_cycles(rates.core, programs.matmuls[name, size], *role.sides(size), role.weight_dtype, role.fused)
         for name, role in roles.items()
     }
     # Steps put a chunk in the middle of the context; nothing else in them depends on it.
@@ -148,7 +148,9 @@ def _tail(resolved: Resolved, programs: Programs, token_tiles: int) -> Iterator[
     yield _gathered(resolved, TILE, resolved.hidden)
     yield Work(2 * hidden * wide, 2 * hidden * wide)
     role = kinds.head_matmul(resolved)
-    cycles = program_cycles(programs.matmuls[role.name, 1], *role.sides(1), role.weight_dtype, role.fused)
+    cycles = program_cycles(
+        resolved.board.rates.core, programs.matmuls[role.name, 1], *role.sides(1), role.weight_dtype, role.fused
+    )
     weight = hidden * vocabulary * TILE_BYTES[role.weight_dtype]
     yield Work((hidden + vocabulary) * wide + weight, cycles=cycles)
     yield Work(2 * vocabulary * wide, 2 * vocabulary * wide / cores)

@@ -102,19 +102,20 @@ def _choose(
 ) -> Program:
     """What is best with a whole core's room, where that fits, is best with less: a search for each number of tiles serves most rooms."""
     sizes, dtypes = (*role.sides(token_tiles), resolved.board.grid), (role.weight_dtype, role.output_dtype)
-    whole = max(room, resolved.board.l1_bank_bytes)
+    whole, rates = max(room, resolved.board.l1_bank_bytes), resolved.board.rates.core
     if role.fused:
-        best = choose_minimal_matmul(*sizes, whole, *dtypes, role.fused, role.bias_dtype)
+        best = choose_minimal_matmul(rates, *sizes, whole, *dtypes, role.fused, role.bias_dtype)
         fits = minimal_matmul_bytes(best, *dtypes, role.bias_dtype, role.fused) <= room
-        return best if fits else choose_minimal_matmul(*sizes, room, *dtypes, role.fused, role.bias_dtype)
-    best = choose_matmul(*sizes, whole, *dtypes, role.bias_dtype, inner_block)
+        return best if fits else choose_minimal_matmul(rates, *sizes, room, *dtypes, role.fused, role.bias_dtype)
+    best = choose_matmul(rates, *sizes, whole, *dtypes, role.bias_dtype, inner_block)
     fits = matmul_bytes(best, *dtypes, role.bias_dtype) <= room
-    return best if fits else choose_matmul(*sizes, room, *dtypes, role.bias_dtype, inner_block)
+    return best if fits else choose_matmul(rates, *sizes, room, *dtypes, role.bias_dtype, inner_block)
 
 
 def _attention(resolved: Resolved, shape: PassShape) -> Attention | Scores:
     if resolved.attention_soft_cap:
         return choose_scores(
+            resolved.board.rates.core,
             shape.tokens,
             resolved.device_query_heads // resolved.device_key_value_heads,
             resolved.head_dim,
@@ -238,7 +239,7 @@ def _option(
             raise
         return None
     cycles = {
-        name: program_cycles(chosen[name], *role.sides(size), role.weight_dtype, role.fused)
+        name: program_cycles(resolved.board.rates.core, chosen[name], *role.sides(size), role.weight_dtype, role.fused)
         for name, role in roles.items()
     }
     return _Option(places, chosen, *costs(places, cycles))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING
 
-from generator.matmuls import FIDELITY_PASSES, PRODUCT_CYCLES, SUBBLOCK_TILES
+from generator.matmuls import FIDELITY_PASSES, SUBBLOCK_TILES
 from generator.tiles import TILE, TILE_BYTES, tiles
 
 if TYPE_CHECKING:
     from generator.geometry import GatedDeltaNet
-    from generator.targets import Board
+    from generator.targets import Board, CoreRates
 
 UNIT_EPSILON = 1e-6  # added to the sum of squares of a query or key head
 WIDEST_CHANNEL_CHUNK = 256  # channels that a core convolves at a time: a power of two
@@ -116,30 +116,30 @@ def scan_bytes(key_dim: int, value_dim: int, parts: int) -> int:
 # Cycles at the one fidelity that the operation has. Unverified: products alone, doubled for what is done value by value.
 
 
-def prepare_cycles(key_dim: int, value_dim: int) -> float:
+def prepare_cycles(rates: CoreRates, key_dim: int, value_dim: int) -> float:
     """Of one chunk: keys against keys and queries, and the inverse by its quadrants."""
-    return 2 * (2 * tiles(key_dim) + 8) * PRODUCT_CYCLES * FIDELITY_PASSES["HiFi4"]
+    return 2 * (2 * tiles(key_dim) + 8) * rates.product_cycles * FIDELITY_PASSES["HiFi4"]
 
 
-def scan_cycles(key_dim: int, value_dim: int) -> float:
+def scan_cycles(rates: CoreRates, key_dim: int, value_dim: int) -> float:
     """Of one chunk of all values of a head: the state read by keys and by queries, and written; new values made and met."""
     keys, values = tiles(key_dim), tiles(value_dim)
-    return 2 * (3 * keys * values + 2 * values) * PRODUCT_CYCLES * FIDELITY_PASSES["HiFi4"]
+    return 2 * (3 * keys * values + 2 * values) * rates.product_cycles * FIDELITY_PASSES["HiFi4"]
 
 
-def fused_cycles(key_dim: int, value_dim: int, heads: int, cores: int) -> float:
+def fused_cycles(rates: CoreRates, key_dim: int, value_dim: int, heads: int, cores: int) -> float:
     """Of one chunk in the fused program: some cores of a head prepare chunks while the others meet them with the state."""
     of_a_head = cores // heads
     cuts = [part for part in range(1, tiles(value_dim) + 1) if tiles(value_dim) % part == 0 and part < of_a_head]
-    prepare, scan = prepare_cycles(key_dim, value_dim), scan_cycles(key_dim, value_dim)
+    prepare, scan = prepare_cycles(rates, key_dim, value_dim), scan_cycles(rates, key_dim, value_dim)
     return min(max(prepare / (of_a_head - part), scan / part) for part in cuts)
 
 
 def program_cycles(program: str, net: GatedDeltaNet, tokens: int, heads: int, board: Board) -> float:
     """Of a program of the operation over so many heads of so many tokens each, on all cores of a board."""
-    dims, chunks = (net.key_dim, net.value_dim), tokens // TILE
+    rates, dims, chunks = board.rates.core, (net.key_dim, net.value_dim), tokens // TILE
     if program == PREPARE:
-        return -(-heads * chunks // board.cores) * prepare_cycles(*dims)
+        return -(-heads * chunks // board.cores) * prepare_cycles(rates, *dims)
     if program == SCAN:
-        return chunks * scan_cycles(*dims) / value_parts(board.grid, heads, net.value_dim)
-    return chunks * fused_cycles(*dims, heads, board.cores)
+        return chunks * scan_cycles(rates, *dims) / value_parts(board.grid, heads, net.value_dim)
+    return chunks * fused_cycles(rates, *dims, heads, board.cores)

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 from generator.matmuls import Matmul, choose_matmul
 from generator.tiles import tiles
+
+if TYPE_CHECKING:
+    from generator.targets import CoreRates
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,14 @@ class Scores:
 
 @cache
 def choose_scores(
-    tokens: int, group: int, head_dim: int, grid: tuple[int, int], l1_bytes: int, key_value_dtype: str, query_dtype: str
+    rates: CoreRates,
+    tokens: int,
+    group: int,
+    head_dim: int,
+    grid: tuple[int, int],
+    l1_bytes: int,
+    key_value_dtype: str,
+    query_dtype: str,
 ) -> Scores:
     """The cheapest programs for one key-value head, which `group` query heads share, of a row of `tokens` tokens.
 
@@ -31,5 +42,5 @@ def choose_scores(
     """
     rows, depth, keys = group * tiles(tokens), tiles(head_dim), tiles(tokens)
     place = (grid, l1_bytes, key_value_dtype, "bfloat16")
-    product = choose_matmul(rows, depth, keys, *place, left_dtype=query_dtype)
-    return Scores(product, choose_matmul(rows, keys, depth, *place))
+    product = choose_matmul(rates, rows, depth, keys, *place, left_dtype=query_dtype)
+    return Scores(product, choose_matmul(rates, rows, keys, depth, *place))

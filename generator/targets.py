@@ -19,6 +19,23 @@ from generator.toml_source import scan
 
 
 @dataclass(frozen=True)
+class CoreRates:
+    """Cycles of one core: of the product of two tiles in one pass of the matrix unit, of packing a tile of partial sums, of the
+    hand-shake before each step over a matmul's inner dimension, of the softmax of a tile of scores, and of one index that a
+    data-movement core looks at. `subblock_efficiency` is of the matrix unit, by the tiles of a subblock; `multicast_bytes` come into a
+    core in a cycle when a matmul's operands are handed on.
+    """
+
+    product_cycles: int
+    pack_cycles: int
+    step_cycles: int
+    softmax_cycles: int
+    index_cycles: int
+    multicast_bytes: int
+    subblock_efficiency: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Rates:
     """What the cost model of a target is made of. `peak_flops` is by math fidelity, over all worker cores."""
 
@@ -30,6 +47,7 @@ class Rates:
     traced_launch_seconds: float
     upload_seconds: float  # of the host, for one copy to the device, however small
     upload_bytes_per_second: float
+    core: CoreRates
     compile_seconds: float  # of a processor of the host, for one processor of a core that a kernel runs on
 
 
@@ -75,6 +93,20 @@ class PeakFlops(Table):
     hifi4: Annotated[float, between(1e9, 1e18)]
 
 
+Cycles = Annotated[int, between(1, 2**20)]
+Efficiency = Annotated[float, between(0.0, 1.0)]
+
+
+class CoreTable(Table):
+    product_cycles: Cycles
+    pack_cycles: Cycles
+    step_cycles: Cycles
+    softmax_cycles: Cycles
+    index_cycles: Cycles
+    multicast_bytes: Annotated[int, between(1, 4096)]
+    subblock_efficiency: Annotated[tuple[Efficiency, ...], Field(strict=False, min_length=4, max_length=4)]
+
+
 class RatesTable(Table):
     dram_bytes_per_second: Annotated[float, between(1e9, 1e16)]
     clock_hertz: Annotated[float, between(1e8, 1e11)]
@@ -85,6 +117,7 @@ class RatesTable(Table):
     upload_bytes_per_second: Annotated[float, between(1e6, 1e13)]
     compile_seconds: Annotated[float, between(0.0, 1000.0)]
     peak_flops: PeakFlops
+    core: CoreTable
 
 
 Pair = Annotated[tuple[Annotated[int, between(1, 64)], ...], Field(strict=False, min_length=2, max_length=2)]
@@ -145,5 +178,6 @@ def parse_board(text: str, path: str) -> Board:
             upload_seconds=file.rates.upload_seconds,
             upload_bytes_per_second=file.rates.upload_bytes_per_second,
             compile_seconds=file.rates.compile_seconds,
+            core=CoreRates(**dict(file.rates.core)),
         ),
     )

@@ -144,6 +144,7 @@ def _attend(
     if kind == "sliding":
         behind = min(behind, resolved.window_reach)
     cycles = attention_cycles(
+        resolved.board.rates.core,
         chunks,
         shape.row_squares or shape.rows * tiles(shape.tokens) ** 2,
         shape.rows * shape.tokens,

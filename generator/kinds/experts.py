@@ -196,7 +196,9 @@ def _placing(resolved: Resolved, rows: int, scores: Tensor) -> Iterator[Step]:
     yield Step("topk", (scores,), (values,), (scores,), buffer_bytes=8 * TILE_BYTES["bfloat16"] * columns, units=rows)
     yield Step("softmax", (values,), (), buffer_bytes=buffers, units=rows)
     yield Step("to_layout", (values,), (), buffer_bytes=buffers, units=rows)
-    cycles = mixtures.scatter_cycles(tokens, mixture.count, mixture.per_token, resolved.board.cores)
+    cycles = mixtures.scatter_cycles(
+        resolved.board.rates.core, tokens, mixture.count, mixture.per_token, resolved.board.cores
+    )
     yield Step("scatter", (values,), (marks,), buffer_bytes=buffers, units=tokens, cycles=cycles)
     yield Step("to_layout", (marks,), (), buffer_bytes=buffers, units=rows)
     earlier = rows * rows * TILE_BYTES["bfloat16"]
@@ -210,7 +212,7 @@ def _placing(resolved: Resolved, rows: int, scores: Tensor) -> Iterator[Step]:
     for operation in ("typecast", "to_layout", "reshape"):
         yield Step(operation, (), (), buffer_bytes=buffers, units=rows)
     pairs, table = tokens * mixture.per_token, mixtures.slots(tokens, mixture)
-    cycles = mixtures.scatter_cycles(1, table, pairs, resolved.board.cores)
+    cycles = mixtures.scatter_cycles(resolved.board.rates.core, 1, table, pairs, resolved.board.cores)
     yield Step("scatter", (), (), (), 4 * (pairs + table), min(4 * table, SCATTERED_BYTES), 1, cycles)
     for operation in ("typecast", "to_layout", "typecast", "to_layout", "to_layout", "reshape"):
         yield Step(operation, (), (), buffer_bytes=buffers)
@@ -223,7 +225,9 @@ def _feed_forward(resolved: Resolved, tokens: int, placed: Tensor, fed: Tensor) 
     seen, tile_rows = mixtures.expected_tiles(tokens, mixture)
     weight_bytes = int(seen * mixtures.expert_bytes(hidden, width, chosen, resolved.dtypes.experts))
     moved = int(tile_rows * hidden) * 2 * TILE_BYTES["bfloat16"]
-    cycles = mixtures.expert_cycles(hidden, width, tile_rows, chosen, resolved.dtypes.experts)
+    cycles = mixtures.expert_cycles(
+        resolved.board.rates.core, hidden, width, tile_rows, chosen, resolved.dtypes.experts
+    )
     total: Tensor | None = None
     for part in range(chosen.parts):
         last = part == chosen.parts - 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from generator import recurrences
-from generator.matmuls import FIDELITY_PASSES, PRODUCT_CYCLES
+from generator.matmuls import FIDELITY_PASSES
 from generator.steps import Step, Tensor, half_layer_end, norm, sizes
 from generator.tiles import TILE, TILE_BYTES, tiles
 
@@ -199,7 +199,8 @@ def _matmuls(
             in_chunks = {"scores": 2, "chunk": 2 * len(JOININGS), "keys": 1, "values": 2, "read": 2, "update": 1}[role]
             products = in_chunks * chunks
             moved = products * (rows * inner + inner * columns + rows * columns) * WIDE
-            cycles = products * rows * inner * columns * PRODUCT_CYCLES * FIDELITY_PASSES["HiFi4"] / net.value_heads
+            each = resolved.board.rates.core.product_cycles * FIDELITY_PASSES["HiFi4"]
+            cycles = products * rows * inner * columns * each / net.value_heads
             buffers = (2 * (2 * rows * inner + inner * columns) + rows * columns) * WIDE
             yield Step("matmul", (), (), (), moved, buffers, net.value_heads, cycles)
         last = row == shape.rows - 1

@@ -48,7 +48,7 @@ def attend(
         program: Matmul | None = cut and getattr(cut, name)
         if program is None:
             return Step(name, reads, (made,), frees)
-        cycles = items * program_cycles(program, tall, inner, columns, size.cached)
+        cycles = items * program_cycles(resolved.board.rates.core, program, tall, inner, columns, size.cached)
         buffers = matmul_bytes(program, size.cached, made.dtype, None, reads[0].dtype)
         return Step(name, reads, (made,), frees, buffer_bytes=buffers, cycles=cycles)
 

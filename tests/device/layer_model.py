@@ -130,7 +130,7 @@ def _layer(resolved: Resolved, chosen: Programs, shape: PassShape, report: dict[
     compared = len(steps)
     if resolved.experts is not None:
         compared = len(part_steps(resolved, shape, chosen.attentions[shape], kind)[0])
-    cycles = {name: _cycles(chosen, role, shape) for name, role in roles.items()}
+    cycles = {name: _cycles(resolved, chosen, role, shape) for name, role in roles.items()}
     pairs = (
         Pair(
             step,
@@ -152,9 +152,11 @@ def _layer(resolved: Resolved, chosen: Programs, shape: PassShape, report: dict[
     return Layer(resolved, shape, report, *both, kind, max(rest, default=0))
 
 
-def _cycles(chosen: Programs, role: kinds.MatmulRole, shape: PassShape) -> float:
+def _cycles(resolved: Resolved, chosen: Programs, role: kinds.MatmulRole, shape: PassShape) -> float:
     program = chosen.matmuls[role.name, shape.token_tiles]
-    return program_cycles(program, *role.sides(shape.token_tiles), role.weight_dtype, role.fused)
+    return program_cycles(
+        resolved.board.rates.core, program, *role.sides(shape.token_tiles), role.weight_dtype, role.fused
+    )
 
 
 def _program_bytes(chosen: Programs, role: kinds.MatmulRole, shape: PassShape) -> int:

@@ -11,7 +11,6 @@ from generator.captured import _program, modelled
 from generator.geometry import Resolved
 from generator.placement import choose_programs
 from generator.shapes import enumerate_shapes
-from generator.targets import Rates
 from runtime.legality.programs import described
 from tests.support.building import resolved
 
@@ -23,7 +22,14 @@ MATMUL = "2d 2x2 k2 sub 1x2 block 2x2 core 2x4"
 def numbers(layers: int = 2) -> Resolved:
     """SmolLM2 (9 heads of 64, context 8192) on 64 cores with round rates: 1e9 cycles, 1e11 bytes of DRAM a second."""
     model = resolved("smollm2-135m", "n150")
-    rates = Rates(1e11, 1e9, 32, PEAK, 1.0, 1e-6)
+    rates = replace(
+        model.board.rates,
+        dram_bytes_per_second=1e11,
+        clock_hertz=1e9,
+        network_bytes_per_cycle=32,
+        peak_flops=PEAK,
+        traced_launch_seconds=1e-6,
+    )
     return replace(model, layers=layers, board=replace(model.board, rates=rates))
 
 

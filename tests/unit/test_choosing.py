@@ -176,7 +176,9 @@ def test_a_chunk_at_the_middle_of_the_context_is_the_planned_one() -> None:
     programs = choose_programs(resolved, (chunk,))
     roles = {role.name: role for role in kinds.layer_matmuls(resolved)}
     cycles = {
-        name: program_cycles(programs.matmuls[name, 8], *role.sides(8), role.weight_dtype, role.fused)
+        name: program_cycles(
+            resolved.board.rates.core, programs.matmuls[name, 8], *role.sides(8), role.weight_dtype, role.fused
+        )
         for name, role in roles.items()
     }
     steps = layer_steps(resolved, chunk, programs.attentions[chunk], "full")

@@ -21,6 +21,7 @@ RATES = Rates(
     traced_launch_seconds=0.5,
     upload_seconds=99.0,
     upload_bytes_per_second=99.0,
+    core=None,
     compile_seconds=99.0,
 )
 

@@ -25,6 +25,7 @@ from generator.twin import twin
 from tests.support.building import codegen
 
 N150, P150 = (load_board(catalog.BUILT_IN, name) for name in ("n150", "p150"))
+CORE = N150.rates.core
 QWEN, MIXTRAL = "qwen3-30b-a3b", "mixtral-8x7b-v0.1"
 
 
@@ -172,16 +173,16 @@ def test_the_modelled_work_grows_with_the_experts_chosen_and_not_with_all() -> N
     def cycles(chosen: int) -> float:
         few = Experts(128, chosen, 768, True, "qwen3_moe", False, "silu")
         _, tile_rows = expected_tiles(4096, few)
-        return experts.expert_cycles(64, 24, tile_rows, kinds.experts.cut(of(QWEN)), "bfloat4_b")
+        return experts.expert_cycles(CORE, 64, 24, tile_rows, kinds.experts.cut(of(QWEN)), "bfloat4_b")
 
     assert 1.8 < cycles(8) / cycles(4) < 2.0
 
 
 def test_a_scatter_over_many_rows_is_dealt_over_the_cores_and_one_row_is_not() -> None:
     assert (
-        scatter_cycles(1, 1000, 500, 110)
-        == scatter_cycles(110, 1000, 500, 110)
-        == scatter_cycles(220, 1000, 500, 110) / 2
+        scatter_cycles(CORE, 1, 1000, 500, 110)
+        == scatter_cycles(CORE, 110, 1000, 500, 110)
+        == scatter_cycles(CORE, 220, 1000, 500, 110) / 2
     )
 
 

@@ -178,8 +178,8 @@ def program_of(numbers: Resolved, role, size: int, room: int, inner_block: int |
         role.output_dtype,
     )
     if role.fused:
-        return choose_minimal_matmul(*sizes, role.fused, role.bias_dtype)
-    return choose_matmul(*sizes, role.bias_dtype, inner_block)
+        return choose_minimal_matmul(numbers.board.rates.core, *sizes, role.fused, role.bias_dtype)
+    return choose_matmul(numbers.board.rates.core, *sizes, role.bias_dtype, inner_block)
 
 
 def options(
@@ -201,7 +201,13 @@ def options(
             continue
         cycles = {
             name: program_cycles(
-                matmuls[name], size, tiles(role.inner), tiles(role.output), role.weight_dtype, role.fused
+                numbers.board.rates.core,
+                matmuls[name],
+                size,
+                tiles(role.inner),
+                tiles(role.output),
+                role.weight_dtype,
+                role.fused,
             )
             for name, role in roles.items()
         }

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from generator import catalog, targets
 from generator.attentions import ATTENTION_CHUNKS, Attention, attention_bytes, choose_attention
 from generator.matmuls import (
     PAIRS,
@@ -25,6 +26,7 @@ from generator.matmuls import (
 )
 
 BASE = 105824  # bytes of L1 below the buffers of a program on Wormhole: 1499136 limit - 1393312 bank
+CORE = targets.load_board(catalog.BUILT_IN, "n150").rates.core
 N150, P150 = ((8, 8), 1393312), ((11, 10), 1461120)
 
 
@@ -71,7 +73,7 @@ weight_dtypes = st.sampled_from(["bfloat16", "bfloat8_b", "bfloat4_b"])
 @given(sizes, boards, weight_dtypes, st.sampled_from([None, "bfloat16"]))
 def test_a_matmul_of_any_size_gets_a_legal_configuration(sizes, board, weights, bias) -> None:
     (tokens, inner, outputs), ((columns, rows), l1) = sizes, board
-    choice = choose_matmul(tokens, inner, outputs, (columns, rows), l1, weights, "bfloat16", bias)
+    choice = choose_matmul(CORE, tokens, inner, outputs, (columns, rows), l1, weights, "bfloat16", bias)
     assert inner % choice.inner_block == 0
     assert choice.core_rows % choice.block_rows == 0 and choice.core_columns % choice.block_columns == 0
     assert choice.block_rows % choice.subblock_rows == 0 and choice.block_columns % choice.subblock_columns == 0
@@ -122,14 +124,14 @@ def least_cycles(tokens: int, inner: int, outputs: int, grid: tuple[int, int], l
 def test_no_legal_configuration_is_quicker_on_the_busiest_core(tokens, inner, outputs, board, room) -> None:
     grid, l1 = board
     l1 = int(l1 * room)
-    choice = choose_matmul(tokens, inner, outputs, grid, l1, "bfloat16", "bfloat16")
-    found = program_cycles(choice, tokens, inner, outputs, "bfloat16")
+    choice = choose_matmul(CORE, tokens, inner, outputs, grid, l1, "bfloat16", "bfloat16")
+    found = program_cycles(CORE, choice, tokens, inner, outputs, "bfloat16")
     assert found == pytest.approx(least_cycles(tokens, inner, outputs, grid, l1))
 
 
 def test_equal_work_is_done_in_the_fewest_steps() -> None:
     """Of [8, 64] x [64, 8] tiles on 8 x 8 cores every core makes one tile: the widest inner block needs the fewest steps."""
-    choice = choose_matmul(64, 64, 64, *N150, "bfloat16", "bfloat16")
+    choice = choose_matmul(CORE, 64, 64, 64, *N150, "bfloat16", "bfloat16")
     assert (choice.core_rows, choice.core_columns, choice.block_rows, choice.block_columns) == (8, 8, 8, 8)
     assert choice.inner_block == 8
 
@@ -160,7 +162,7 @@ def test_minimal_matmul_buffers_are_those_that_the_library_reports(
 def test_a_minimal_matmul_of_any_size_gets_legal_blocks(sizes, board, weights, fused) -> None:
     (tokens, inner, outputs), (grid, l1) = sizes, board
     outputs *= 2 if fused == PAIRS else 1
-    choice = choose_minimal_matmul(tokens, inner, outputs, grid, l1, weights, "bfloat16", fused)
+    choice = choose_minimal_matmul(CORE, tokens, inner, outputs, grid, l1, weights, "bfloat16", fused)
     assert inner % choice.inner_block == 0
     assert choice.block_rows % choice.subblock_rows == 0 and choice.block_columns % choice.subblock_columns == 0
     assert choice.subblock_rows * choice.subblock_columns <= 4
@@ -171,9 +173,9 @@ def test_a_minimal_matmul_of_any_size_gets_legal_blocks(sizes, board, weights, f
 
 def test_a_core_too_small_for_one_tile_is_refused_with_the_numbers() -> None:
     with pytest.raises(NoProgram, match="no matmul of 4 x 8 x 16 tiles fits 10000 bytes"):
-        choose_matmul(4, 8, 16, (8, 8), 10000, "bfloat16", "bfloat16")
+        choose_matmul(CORE, 4, 8, 16, (8, 8), 10000, "bfloat16", "bfloat16")
     with pytest.raises(NoProgram, match="no minimal matmul of 4 x 8 x 16 tiles fits 10000 bytes"):
-        choose_minimal_matmul(4, 8, 16, (8, 8), 10000, "bfloat16", "bfloat16", PAIRS)
+        choose_minimal_matmul(CORE, 4, 8, 16, (8, 8), 10000, "bfloat16", "bfloat16", PAIRS)
     with pytest.raises(NoProgram, match="no attention over 128 tokens of 64 fits 10000 bytes"):
         choose_attention(128, 1, 8, 64, (8, 8), 10000, "bfloat16")
 
@@ -247,11 +249,11 @@ def test_no_legal_matmul_is_cheaper_than_the_chosen_one(
     sizes, dtypes = (token_tiles, inner_tiles, output_tiles), ("bfloat8_b", "bfloat16", None)
 
     def cost(choice: Matmul) -> tuple[float, int]:
-        return program_cycles(choice, *sizes, "bfloat8_b"), matmul_bytes(choice, *dtypes)
+        return program_cycles(CORE, choice, *sizes, "bfloat8_b"), matmul_bytes(choice, *dtypes)
 
     legal = [choice for choice in every_matmul(*sizes, (8, 8)) if matmul_bytes(choice, *dtypes) <= bank]
     costs = [cost(choice) for choice in legal if inner_block in (None, choice.inner_block)]
-    assert cost(choose_matmul(*sizes, (8, 8), bank, *dtypes, inner_block=inner_block)) == min(costs)
+    assert cost(choose_matmul(CORE, *sizes, (8, 8), bank, *dtypes, inner_block=inner_block)) == min(costs)
 
 
 @pytest.mark.parametrize("fused", [PAIRS, RESIDUAL])
@@ -264,7 +266,9 @@ def test_no_legal_minimal_matmul_is_cheaper_than_the_chosen_one(
     step = 2 if fused == PAIRS else 1
 
     def cost(choice: MinimalMatmul) -> tuple[float, int]:
-        return program_cycles(choice, *sizes, "bfloat8_b", fused), minimal_matmul_bytes(choice, *dtypes, None, fused)
+        return program_cycles(CORE, choice, *sizes, "bfloat8_b", fused), minimal_matmul_bytes(
+            choice, *dtypes, None, fused
+        )
 
     legal = [
         choice
@@ -274,4 +278,4 @@ def test_no_legal_minimal_matmul_is_cheaper_than_the_chosen_one(
         for choice in [MinimalMatmul(8, 8, rows, inner, columns, sub_rows, sub_columns)]
         if minimal_matmul_bytes(choice, *dtypes, None, fused) <= bank
     ]
-    assert cost(choose_minimal_matmul(*sizes, (8, 8), bank, *dtypes, fused)) <= min(map(cost, legal))
+    assert cost(choose_minimal_matmul(CORE, *sizes, (8, 8), bank, *dtypes, fused)) <= min(map(cost, legal))

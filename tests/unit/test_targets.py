@@ -46,6 +46,21 @@ def test_a_coarser_fidelity_is_never_slower() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        (
+            "product_cycles = 16",
+            "product_cycles = 0",
+            "t.toml:{}: rates.core.product_cycles = 0: must be at least 1; nearest legal value 1",
+        ),
+        (
+            "pack_cycles = 64",
+            "packs_cycles = 64",
+            't.toml:{}: rates.core.packs_cycles = 64: unknown key; did you mean "pack_cycles"?',
+        ),
+        (
+            "subblock_efficiency = [0.5, 0.75, 0.9, 1.0]",
+            "subblock_efficiency = [0.5, 0.75, 0.9]",
+            "t.toml:{}: rates.core.subblock_efficiency = [0.5, 0.75, 0.9]: must have at least 4 entries, not 3; add the missing",
+        ),
         ("banks = 12", "bank = 12", 't.toml:{}: dram.bank = 12: unknown key; did you mean "banks"?'),
         ("mesh = [1, 1]", "mesh = [1, 2]", "t.toml:{}: mesh[1] = 2: must be one of 1; nearest legal value 1"),
         ("grid = [8, 8]", "grid = [8]", "t.toml:{}: grid = [8]: must have at least 2 entries, not 1; add the missing"),
