@@ -76,7 +76,9 @@ def test_seconds_are_those_of_the_passes(tmp_path: Path) -> None:
     assert powers["modelled_seconds"] == pytest.approx(3 * short + long, rel=1e-9)
 
 
-@pytest.mark.parametrize("model, target", [(MODEL, TARGET), ("gemma-3-1b", "n150"), ("qwen3.5-9b", "p150")])
+@pytest.mark.parametrize(
+    "model, target", [(MODEL, TARGET), ("gemma-3-1b", "n150"), ("gemma-3-4b", "p150"), ("qwen3.5-9b", "p150")]
+)
 @pytest.mark.parametrize("window", [0, 1])
 def test_a_replay_agrees_with_the_choice_about_the_modules_own_lengths(
     tmp_path: Path, model: str, target: str, window: int

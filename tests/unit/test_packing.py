@@ -166,7 +166,7 @@ def test_the_fullest_subset_is_that_of_all_subsets(blocks: list[int], room: int,
     st.sampled_from([inf, 60000, 30000, 7000]),
 )
 def test_the_longest_row_gets_the_wave_that_costs_least_for_what_it_holds(lengths: list[int], delay: float) -> None:
-    """By brute force over every wave and every set of rows beside it that may wait for it."""
+    """By brute force over every wave and every set of the longest rows beside it that may wait for it."""
     few = {(3, 96) if size == (8, 32) else size: price for size, price in PRICES.items()}  # most rows of a wave bind
     packer = Packer(few, BLOCK, delay)
     blocks = [-(-length // BLOCK) for length in lengths]
@@ -178,6 +178,7 @@ def test_the_longest_row_gets_the_wave_that_costs_least_for_what_it_holds(length
     rates = [alone[first] / blocks[first]]
     for (rows, tokens), price in few.items():
         may = [row for row in others if price - alone[row] <= delay] if price - alone[first] <= delay else []
+        may = may[: rows - 1]  # as many of the longest as the wave takes
         for beside in (set_ for count in range(1, min(rows, len(may) + 1)) for set_ in combinations(may, count)):
             held = blocks[first] + sum(blocks[row] for row in beside)
             if rows > 1 and held * BLOCK <= rows * tokens:

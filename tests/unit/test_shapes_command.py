@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from pathlib import Path
 
@@ -333,3 +334,27 @@ def test_a_window_over_a_log_that_goes_back_in_time_is_refused_with_the_line(tmp
 def test_a_time_to_compile_that_is_none_is_refused(log: Path, seconds: str) -> None:
     refused = run("--workload", log, "--max-compile-seconds", seconds)
     assert refused.exit_code == 2 and "--max-compile-seconds" in refused.output
+
+
+def test_ragged_waves_are_weighed_against_lengths_under_a_limit(bursts: Path) -> None:
+    """Eight programs are six ragged waves beside one length, or three beside two, which serve these rows in a tenth less time."""
+    found = chosen("--workload", bursts, "--window", 1, "--chunk", 2048, "--max-programs", 8)
+    assert (len(found["lengths"]), len(found["ragged_tokens"])) == (2, 3) and found["programs"] <= 8
+    one = chosen("--workload", bursts, "--window", 1, "--chunk", 2048, "--max-programs", 8, "--max-lengths", 1)
+    assert found["modelled_seconds"] < 0.92 * one["modelled_seconds"]
+
+
+@pytest.mark.parametrize("seed", [0, 3, 6])
+def test_nothing_slower_than_the_manifests_own_lengths_is_chosen(tmp_path: Path, seed: int) -> None:
+    """Rows of just those lengths: as many ragged waves as are worthwhile may be fewer than the manifest has."""
+    held, drawn = manifest.load(catalog.BUILT_IN, MODEL).manifest.target[TARGET], random.Random(seed)
+    several, path = drawn.choice([2, 3, 5]), tmp_path / "log.jsonl"
+    lengths = [[drawn.choice(held.lengths) - drawn.randint(0, 3) for _ in range(several)] for _ in range(60)]
+    rows = ({"timestamp": 10_000 * at, "input_length": tokens} for at, call in enumerate(lengths) for tokens in call)
+    path.write_text("\n".join(map(json.dumps, rows)))
+    found = chosen("--workload", path, "--window", 1)
+    assert found["modelled_seconds"] <= found["now"]["modelled_seconds"]
+    assert found["programs"] >= len(found["lengths"]) + len(found["ragged_tokens"])
+    if seed == 6:
+        assert (tuple(found["lengths"]), tuple(found["ragged_tokens"])) == (held.lengths, held.ragged_tokens)
+        assert found["modelled_seconds"] == found["now"]["modelled_seconds"]
