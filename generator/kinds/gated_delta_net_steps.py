@@ -59,7 +59,7 @@ def steps(
     if net.form == "operation":
         yield from _operation(resolved, net, shape, parts, (decays, updates), given)
     else:
-        yield from _matmuls(net, shape, parts, (decays, updates), given)
+        yield from _matmuls(resolved, net, shape, parts, (decays, updates), given)
     kept, silenced = (Tensor(name, size.rows * values, size.activation) for name in ("kept", "silenced"))
     buffers = recurrences.gated_norm_bytes(net.value_dim)
     units = size.rows * net.value_heads
@@ -179,7 +179,12 @@ def _rule(
 
 
 def _matmuls(
-    net: GatedDeltaNet, shape: PassShape, parts: tuple[Tensor, ...], rates: tuple[Tensor, Tensor], given: Tensor
+    resolved: Resolved,
+    net: GatedDeltaNet,
+    shape: PassShape,
+    parts: tuple[Tensor, ...],
+    rates: tuple[Tensor, Tensor],
+    given: Tensor,
 ) -> Iterator[Step]:
     """Row by row, in outline: steps on the matrices of all chunks are many and alike; what lives at once is stated."""
     chunks, tokens = net.value_heads * shape.tokens // net.chunk, tiles(net.chunk)
