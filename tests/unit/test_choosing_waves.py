@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from benchmarks import planning, request_logs
 from generator import catalog, geometry, manifest, targets
 from generator.choosing.times import Times
-from generator.choosing.waves import calls_of, choose_in_waves, evaluate, gaps_of, groups_of, wave_times
+from generator.choosing.waves import calls_of, calls_within, choose_in_waves, evaluate, gaps_of, groups_of, wave_times
 from generator.pass_time import pass_times
 from generator.shapes import enumerate_shapes
 from runtime.admission import Admission
@@ -130,3 +131,23 @@ def test_times_of_waves_are_those_of_their_passes_up_to_the_most_tokens() -> Non
         at = np.array([shape.tokens // 32 - 1])
         asked = (at, np.array([shape.read_pages > 0]), np.array([resolved.context // 2]))
         assert found[2].last_pass(*asked)[0] == pytest.approx(modelled[shape].seconds, rel=0.02), shape
+
+
+def test_prompts_over_the_context_are_in_no_call_and_fill_none() -> None:
+    """Two rows to a call: those that do not fit neither begin one nor count in it."""
+    log = replace(workload([9000, 10, 9000, 20, 30, 9000, 40]), arrivals=np.array([0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.4]))
+    assert calls_within(log, 8192, 1.0, 2).tolist() == [-1, 0, -1, 0, 1, -1, 1]
+    assert calls_within(log, 8192, 0.25, 32).tolist() == [-1, 0, -1, 0, 1, -1, 2]
+
+
+def test_one_call_in_several_stands_for_the_tokens_of_all() -> None:
+    lengths = [100, 700, 100, 300, 40, 1500, 260, 33]
+    resolved, found = geometry_of(CONTEXT, CHUNK, (64, CHUNK)), times_by_rows(1, 1024, (1,))[1]
+    calls = np.array([0, 0, 1, 1, 2, 2, 3, 3])
+    some = groups_of(workload(lengths), resolved, CHUNK, calls, found, every=2)
+    kept = [100, 700, 40, 1500]
+    assert some.weight.tolist() == [sum(lengths) / sum(kept)] * len(kept)
+    assert some.ideal_seconds == groups_of(workload(lengths), resolved, CHUNK, calls, found).ideal_seconds
+    # What is in groups by itself and equal is one group, as often as it comes.
+    again = groups_of(workload([100, 100, 100, 40]), resolved, CHUNK, np.array([0, 1, 2, 2]), found)
+    assert sorted(again.weight.tolist()) == [1, 2]

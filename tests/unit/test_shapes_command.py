@@ -303,7 +303,7 @@ def pairs(tmp_path: Path, prompts: int, tokens: tuple[int, int]) -> Path:
 @pytest.mark.parametrize("delay", [(), ("--most-delay", 0)])
 def test_rows_that_do_not_share_a_wave_after_all_have_their_lengths(tmp_path: Path, delay: tuple) -> None:
     """Where packing is no gain, or not allowed, what arrives together is served as quickly as each prompt by itself."""
-    path = pairs(tmp_path, 40, (500, 40))
+    path = pairs(tmp_path, 40, (1500, 600))
     options = ("--workload", path, "--chunk", 2048)
     alone, together = chosen(*options), chosen(*options, "--window", 1, *delay)
     assert together["modelled_seconds"] <= alone["modelled_seconds"] * (1 + 1e-9)
