@@ -110,10 +110,11 @@ def packed() -> tuple[float, ...]:
     """Microseconds to admit and plan rows of log-uniform lengths, which share ragged waves."""
     import numpy as np
 
+    from generator.manifest import module_name
     from runtime.load import load
     from runtime.replay import Replay
 
-    module = load(PROJECT / "generated" / RAGGED.replace(".", "_").replace("-", "_") / f"{RAGGED_TARGET}.py")
+    module = load(PROJECT / "generated" / module_name(RAGGED) / f"{RAGGED_TARGET}.py")
     replay, draws = Replay(module), np.random.default_rng(1)
     calls = [np.exp(draws.uniform(0, np.log(RAGGED_TOKENS), WAVE)).astype(int).tolist() for _ in range(PREPARES)]
     return tuple(1e6 * replay.plan(lengths, [0] * WAVE).seconds for lengths in calls)

@@ -70,10 +70,11 @@ def shapes(
     """Choose MODEL's lengths, prefill chunk and waves for a workload, by modelled time.
 
     FILE is CSV with a ContextTokens column, JSON lines with input_length and perhaps hash_ids (of 512 tokens each, equal where
-    prefixes are), or a histogram, CSV with length and count. The choice is exact under the model of time that `show` prints,
-    and each number of lengths is given with what one more would gain. With --window the log's arrivals count, and waves are
-    chosen beside the manifest's chunk. Without FILE the choice is the one that `codegen import` writes: log-uniform lengths, each prompt counting alike,
-    and as many lengths as gain a fiftieth each. Nothing was measured on a board.
+    prefixes are), or a histogram, CSV with length and count. For prompts by themselves the choice is exact under the model of
+    time that `show` prints, unless --max-compile-seconds binds, and each number of lengths is given with what one more would
+    gain. With --window the log's arrivals count, and waves are chosen beside the manifest's chunk. Without FILE the choice is
+    the one that `codegen import` writes: log-uniform lengths, each prompt counting alike, and as many lengths as gain a fiftieth
+    each. Nothing was measured on a board.
     """
     from generator.choosing import command, telling
     from runtime.packing import MICROSECONDS, Packer

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from generator.geometry import RECURRENT
 from generator.shapes import window_pages
-from generator.targets import Rates
 from generator.tiles import TILE
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ def upload_bytes(resolved: Resolved, shape: PassShape) -> tuple[int, ...]:
 
 def upload_seconds(resolved: Resolved, shape: PassShape) -> float:
     """Modelled: each copy is one call of the host, and its bytes take the bus."""
-    rates: Rates = resolved.board.rates
-    copies = upload_bytes(resolved, shape)
+    rates, copies = resolved.board.rates, upload_bytes(resolved, shape)
     return len(copies) * rates.upload_seconds + sum(copies) / rates.upload_bytes_per_second
 
 

@@ -69,7 +69,9 @@ def compiling(resolved: Resolved) -> Compiling:
 def passes_of(
     resolved: Resolved, lengths: Iterable[int], waves: Sequence[int], ragged_tokens: Iterable[int]
 ) -> Iterator[Pass]:
-    """The passes of a module with other lengths and waves, all that `programs_of` counts."""
+    """The passes of a module with other lengths and waves, each a program. Where waves from the start of prompts are ragged, only
+    chunks have waves of equal rows.
+    """
     for length in lengths:
         for wave in waves:
             if wave > 1 and wave * length > resolved.wave_tokens:

@@ -10,9 +10,9 @@ from math import ceil
 import numpy as np
 
 from generator.choosing import waves
-from generator.choosing.choose import Accept, Choice, any_lengths, best_lengths, choose, evaluate, grids, programs_of
+from generator.choosing.choose import Accept, Choice, any_lengths, best_lengths, choose, evaluate, grids
 from generator.choosing.compiling import Compiling, compiling, passes_of
-from generator.choosing.default import WORTHWHILE, alike, default_ragged, variants_of, worthwhile
+from generator.choosing.default import WORTHWHILE, alike, default_ragged, worthwhile
 from generator.choosing.limits import most_traces
 from generator.choosing.prices import Prices
 from generator.choosing.ragged import Packer, Together, pack_all, sizes_for, together
@@ -115,9 +115,9 @@ class Search:
         """Waves and ragged waves: the manifest's, then fewer of both, down to none and to one."""
         held = self._held_ragged(found)
         yield self.resolved.waves, held
+        fewer = [default_ragged(self.resolved, most) for most in _halves(len(held))] if held else [()]
         for count in reversed(range(1, len(self.resolved.waves) + 1)):
-            for most in _halves(len(held)):
-                yield self.resolved.waves[:count], default_ragged(self.resolved, most) if held else ()
+            yield from ((self.resolved.waves[:count], ragged) for ragged in fewer)
 
     def _held_ragged(self, found: Times) -> tuple[int, ...]:
         """The manifest's ragged waves, or fewer where they would take more than half of the programs or of the time to compile."""
@@ -146,8 +146,7 @@ class Search:
             own = self._prices(lengths, sizes, ragged).times(found, 1)
             return _with(evaluate(asked, own, lengths, programs), ragged)
 
-        programs = sum(self._costs(found, resolved.waves)[length // found.step - 1] for length in resolved.lengths)
-        whole = cut(self.log, resolved, resolved.prefill_chunk)
+        programs, whole = self._own_programs(found), cut(self.log, resolved, resolved.prefill_chunk)
         now = as_built(whole, resolved.lengths, resolved.waves, resolved.ragged_tokens, programs)
         taken = as_built(asked, chosen.lengths, sizes, ragged, chosen.programs)
         return Tried(_rising([_with(choice, ragged) for choice in choices]), taken, sizes, asked, now, found.operations)
@@ -171,12 +170,12 @@ class Search:
         shared, groups = self._grouped(chunk, calls, found)
         count = int(calls.max()) + 1
         every = -(-count // CHOSEN_FOR)
-        few = groups if every == 1 else self._grouped(chunk, calls, found, every)[1]
-        compared = shared.thinned(COMPARED) if shared else None
+        few = groups if every == 1 else waves.groups_of(log, resolved, chunk, calls, found, _members(shared), every)
+        compared, asked = shared.thinned(COMPARED) if shared else None, cut(log, resolved, chunk)
         best: list[tuple[Choice, Choice]] = []  # with rows that were packed to compare it, and without
         for ragged in self._ragged_in_waves(shared, found, chunk):
             self.progress(f"choosing lengths beside {len(ragged)} ragged waves")
-            choices, sizes = self._lengths_in_waves(few, by_rows, ragged, chunk)
+            choices, sizes = self._lengths_in_waves(few, asked, by_rows, ragged, chunk)
             tried = [
                 (self._packed(choice, compared, self._prices(choice.lengths, sizes, ragged), ragged), choice)
                 for choice in choices
@@ -188,21 +187,22 @@ class Search:
         self.progress("packing what is chosen")
         all_calls = shared.thinned(PACKED) if shared else None
         chosen = self._as_built(_first(best)[1], groups, all_calls, by_rows, *taken)
-        now = self._now_in_waves(by_rows, calls)
+        if resolved.prefill_chunk == chunk:
+            now = self._now_in_waves(groups, all_calls, by_rows)
+        else:
+            own, other_groups = self._grouped(resolved.prefill_chunk, calls, found)
+            now = self._now_in_waves(other_groups, own.thinned(PACKED) if own else None, by_rows)
         if now.chunk == chunk and now.seconds < chosen.seconds and self._allows(now, found):
             chosen, taken = now, (resolved.waves, resolved.ragged_tokens)
         told = _rising([choice for choice, _ in best])
         counts = [len(one.lengths) if one else 0 for one in (shared, compared, all_calls)]
         looked_at = Calls(count, -(-count // every), *counts)
-        return Tried(told, chosen, taken[0], cut(log, resolved, chunk), now, found.operations, looked_at)
+        return Tried(told, chosen, taken[0], asked, now, found.operations, looked_at)
 
-    def _grouped(
-        self, chunk: int, calls: np.ndarray, found: Times, every: int = 1
-    ) -> tuple[Together | None, waves.Groups]:
+    def _grouped(self, chunk: int, calls: np.ndarray, found: Times) -> tuple[Together | None, waves.Groups]:
         """Rows that may share ragged waves, where the model has any, and the others by what they share passes with."""
         shared = together(self.log, self.resolved, chunk, calls) if self.resolved.ragged_tokens else None
-        elsewhere = shared.members if shared else None
-        return shared, waves.groups_of(self.log, self.resolved, chunk, calls, found, elsewhere, every)
+        return shared, waves.groups_of(self.log, self.resolved, chunk, calls, found, _members(shared))
 
     def _ragged_in_waves(self, shared: Together | None, found: Times, chunk: int) -> Iterator[tuple[int, ...]]:
         """Ragged waves within the programs, and the time to compile, that one length leaves; under limits fewer too."""
@@ -220,7 +220,7 @@ class Search:
             yield from (sizes_for(shared, quickest, block, count) for count in _halves(len(most) // 2))
 
     def _lengths_in_waves(
-        self, groups: waves.Groups, by_rows: dict[int, Times], ragged: tuple[int, ...], chunk: int
+        self, groups: waves.Groups, asked: Asked, by_rows: dict[int, Times], ragged: tuple[int, ...], chunk: int
     ) -> tuple[list[Choice], tuple[int, ...]]:
         """The best for rows that share no ragged wave, in the waves that are quickest for them, and with ragged waves those for all rows
         each by itself: which of the others share one is not known before they are packed.
@@ -238,7 +238,6 @@ class Search:
                 for one in best_lengths(gaps[0], step, grid, self.most, budget, accept)
             ]
             if ragged:
-                asked = cut(self.log, self.resolved, chunk)
                 alone = choose(asked, found, chunk, costs, self.most, budget, accept)
                 lengths += [(choice.lengths, choice.programs) for choice in alone]
             choices = [waves.evaluate(groups, gaps, some, programs, step) for some, programs in dict(lengths).items()]
@@ -246,14 +245,11 @@ class Search:
                 best, sizes = choices, prefix
         return best, sizes
 
-    def _now_in_waves(self, by_rows: dict[int, Times], calls: np.ndarray) -> Choice:
-        """What the manifest's own lengths and waves come to."""
-        resolved, found, chunk = self.resolved, by_rows[1], self.resolved.prefill_chunk
-        programs = sum(self._costs(found, resolved.waves)[length // found.step - 1] for length in resolved.lengths)
-        shared, groups = self._grouped(chunk, calls, found)
-        now = Choice(resolved.lengths, programs, 0.0, groups.ideal_seconds, 0, 0)
-        all_calls = shared.thinned(PACKED) if shared else None
-        return self._as_built(now, groups, all_calls, by_rows, resolved.waves, resolved.ragged_tokens)
+    def _now_in_waves(self, groups: waves.Groups, shared: Together | None, by_rows: dict[int, Times]) -> Choice:
+        """What the manifest's own lengths and waves come to, of rows that are cut into its chunks."""
+        resolved = self.resolved
+        now = Choice(resolved.lengths, self._own_programs(by_rows[1]), 0.0, groups.ideal_seconds, 0, 0)
+        return self._as_built(now, groups, shared, by_rows, resolved.waves, resolved.ragged_tokens)
 
     def _as_built(
         self,
@@ -291,11 +287,13 @@ class Search:
         return self.most_programs is not None or self.most_compile_seconds is not None
 
     def _costs(self, found: Times, sizes: Sequence[int]) -> list[int]:
-        """Programs of each length. Where waves from the start of prompts are ragged, only chunks have waves of equal rows."""
-        tokens, lengths = self.resolved.wave_tokens, found.lengths.tolist()
-        if self.resolved.ragged_tokens:
-            return [1 + programs_of(length, sizes, tokens, 1) for length in lengths]
-        return [programs_of(length, sizes, tokens, variants_of(self.resolved)) for length in lengths]
+        """Programs of each length."""
+        return [len([*passes_of(self.resolved, (length,), sizes, ())]) for length in found.lengths.tolist()]
+
+    def _own_programs(self, found: Times) -> int:
+        """Programs of the manifest's lengths, without ragged waves."""
+        costs = self._costs(found, self.resolved.waves)
+        return sum(costs[length // found.step - 1] for length in self.resolved.lengths)
 
     def _budget(self, found: Times) -> int:
         held = most_traces(found.operations, self.resolved.board)
@@ -339,6 +337,11 @@ class Search:
 def _with(choice: Choice, ragged: tuple[int, ...]) -> Choice:
     """A choice with the programs of ragged waves beside it."""
     return replace(choice, programs=choice.programs + len(ragged), ragged_tokens=ragged)
+
+
+def _members(shared: Together | None) -> np.ndarray | None:
+    """Which requests may share ragged waves; None where the model has none."""
+    return None if shared is None else shared.members
 
 
 def _halves(count: int) -> Iterator[int]:

@@ -358,3 +358,10 @@ def test_nothing_slower_than_the_manifests_own_lengths_is_chosen(tmp_path: Path,
     if seed == 6:
         assert (tuple(found["lengths"]), tuple(found["ragged_tokens"])) == (held.lengths, held.ragged_tokens)
         assert found["modelled_seconds"] == found["now"]["modelled_seconds"]
+
+
+@pytest.mark.parametrize(("chunk", "packed"), [(512, 4), (2048, 12)])
+def test_calls_are_counted_under_the_chosen_chunk_and_not_the_manifests(bursts: Path, chunk: int, packed: int) -> None:
+    """Fewer rows are one pass from their start, so that fewer calls have several, under a shorter chunk."""
+    calls = chosen("--workload", bursts, "--window", 1, "--chunk", chunk)["calls"]
+    assert calls == {"all": 12, "chosen_for": 12, "to_pack": packed, "compared": packed, "packed": packed}
